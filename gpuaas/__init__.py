@@ -1,0 +1,1 @@
+"""GPU platform control plane: the kernel below, the surfaces above."""

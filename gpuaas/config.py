@@ -1,0 +1,255 @@
+"""What does this process need to know from outside before it can start?
+
+Everything comes from the environment, once, into one frozen value. A secret may be given
+as ``NAME_FILE`` (a path) instead of ``NAME``. What is not given is read from the data
+folder, where the embedded services leave their addresses and secrets, so that
+``manage.py`` works beside a running ``make demo`` without any variable set.
+"""
+
+import difflib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+# Read by Config.from_env below. Each may also be given as NAME_FILE.
+SETTINGS = frozenset(
+    {
+        "GPUAAS_ALLOWED_HOSTS",
+        "GPUAAS_CONTROL_KEY",
+        "GPUAAS_CSRF_TRUSTED_ORIGINS",
+        "GPUAAS_DATABASE_OWNER_URL",
+        "GPUAAS_DATA_DIR",
+        "GPUAAS_DEBUG",
+        "GPUAAS_DEMO",
+        "GPUAAS_EMAIL_URL",
+        "GPUAAS_LOG_LEVEL",
+        "GPUAAS_PUBLIC_URL",
+        "GPUAAS_SECRET_KEY",
+        "GPUAAS_WEB_HOST",
+        "GPUAAS_WEB_PORT",
+    }
+)
+# Read by the runner, the tests and the tools, which share a shell with this process.
+ELSEWHERE = frozenset(
+    {
+        "GPUAAS_PG_BIN",
+        "GPUAAS_TEST_CLUSTER",
+        "GPUAAS_VALKEY_BIN",
+        "GPUAAS_VENV",
+    }
+)
+# The command line tool and the node agent have variables of their own.
+FOREIGN_PREFIXES = ("GPUAAS_CLI_", "GPUAAS_AGENT_", "GPUAAS_BENCH_")
+FOREIGN = frozenset({"GPUAAS_URL", "GPUAAS_TOKEN", "GPUAAS_PROFILE", "GPUAAS_OUTPUT"})
+
+TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
+FALSE_WORDS = frozenset({"", "0", "false", "no", "off"})
+
+
+class ConfigError(Exception):
+    """The environment cannot be understood; the message says which variable and why."""
+
+
+@dataclass(frozen=True)
+class DatabaseAddress:
+    """A PostgreSQL address, taken apart as Django's DATABASES wants it."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, url: str) -> "DatabaseAddress":
+        """Reads ``postgresql://user:password@host:port/name?option=value``.
+
+        A socket directory is given as ``?host=/folder``. Raises ConfigError.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in {"postgres", "postgresql"}:
+            raise ConfigError(
+                f"a database address starts with postgresql://, not {parts.scheme or 'nothing'!r}"
+            )
+        try:
+            port = parts.port or 5432
+        except ValueError as error:
+            raise ConfigError(f"the database address has no usable port: {error}") from None
+        name = unquote(parts.path.lstrip("/"))
+        if not name:
+            raise ConfigError("the database address names no database")
+        options = dict(parse_qsl(parts.query))
+        host = options.pop("host", "") or unquote(parts.hostname or "")
+        return cls(
+            host=host,
+            port=port,
+            user=unquote(parts.username or ""),
+            password=unquote(parts.password or ""),
+            name=name,
+            options=tuple(sorted(options.items())),
+        )
+
+
+@dataclass(frozen=True)
+class Config:
+    """The outside facts of one process. Secrets are kept out of its text form."""
+
+    database_url: str
+    database_owner_url: str
+    redis_url: str
+    data_dir: Path
+    secret_key: str
+    control_key_path: Path
+    debug: bool
+    demo: bool
+    allowed_hosts: tuple[str, ...]
+    csrf_trusted_origins: tuple[str, ...]
+    web_host: str
+    web_port: int
+    public_url: str
+    email_url: str
+    log_level: str
+    assumed: tuple[str, ...]
+    """Names of variables that were not given and have only a stand-in value."""
+
+    def __repr__(self) -> str:
+        return f"Config(data_dir={str(self.data_dir)!r}, web={self.web_host}:{self.web_port})"
+
+    @property
+    def database(self) -> DatabaseAddress:
+        """The address the running product connects to."""
+        return DatabaseAddress.parse(self.database_url)
+
+    @property
+    def database_owner(self) -> DatabaseAddress:
+        """The address migrations connect to."""
+        return DatabaseAddress.parse(self.database_owner_url)
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> "Config":
+        """Reads the environment (or the mapping given). Raises ConfigError."""
+        env = os.environ if environ is None else environ
+        refuse_unknown(env)
+        data_dir = data_dir_from(env)
+        left = _left_by_embedded(data_dir)
+        assumed: list[str] = []
+
+        def value(name: str, embedded: str, stand_in: str) -> str:
+            given = _given(env, name) or left.get(embedded, "")
+            if not given:
+                assumed.append(name)
+            return given or stand_in
+
+        database_url = value(
+            "DATABASE_URL", "database_url", "postgresql://gpuaas_platform@127.0.0.1:5432/gpuaas"
+        )
+        owner_url = _given(env, "GPUAAS_DATABASE_OWNER_URL") or _given(env, "DATABASE_OWNER_URL")
+        if not owner_url and not _given(env, "DATABASE_URL"):
+            owner_url = left.get("database_owner_url", "")
+        secret_key = value("GPUAAS_SECRET_KEY", "secret_key", secrets.token_urlsafe(50))
+        web_host = _given(env, "GPUAAS_WEB_HOST") or "127.0.0.1"
+        web_port = _port(
+            "GPUAAS_WEB_PORT", _given(env, "GPUAAS_WEB_PORT") or left.get("web_port", "8000")
+        )
+        control_key = _given_path(env, "GPUAAS_CONTROL_KEY")
+        return cls(
+            database_url=database_url,
+            database_owner_url=owner_url or database_url,
+            redis_url=value("REDIS_URL", "redis_url", "redis://127.0.0.1:6379/0"),
+            data_dir=data_dir,
+            secret_key=secret_key,
+            control_key_path=control_key or data_dir / "secrets" / "control_ed25519.pem",
+            debug=_flag(env, "GPUAAS_DEBUG"),
+            demo=_flag(env, "GPUAAS_DEMO"),
+            allowed_hosts=_words(env, "GPUAAS_ALLOWED_HOSTS", ("127.0.0.1", "localhost", "[::1]")),
+            csrf_trusted_origins=_words(env, "GPUAAS_CSRF_TRUSTED_ORIGINS", ()),
+            web_host=web_host,
+            web_port=web_port,
+            public_url=_given(env, "GPUAAS_PUBLIC_URL") or f"http://{web_host}:{web_port}",
+            email_url=_given(env, "GPUAAS_EMAIL_URL") or "console:",
+            log_level=(_given(env, "GPUAAS_LOG_LEVEL") or "INFO").upper(),
+            assumed=tuple(assumed),
+        )
+
+
+def data_dir_from(env: Mapping[str, str]) -> Path:
+    """The data folder: ``GPUAAS_DATA_DIR``, else ``var`` in the checkout."""
+    return Path(env.get("GPUAAS_DATA_DIR") or CHECKOUT / "var").absolute()
+
+
+def refuse_unknown(env: Mapping[str, str]) -> None:
+    """Raises ConfigError for a GPUAAS_ variable nobody reads, naming the nearest that is read."""
+    known = SETTINGS | ELSEWHERE | FOREIGN
+    for name in sorted(env):
+        if not name.startswith("GPUAAS_") or name.startswith(FOREIGN_PREFIXES):
+            continue
+        if name in known or name.removesuffix("_FILE") in SETTINGS:
+            continue
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"nothing reads the variable {name}{hint}")
+
+
+def _given(env: Mapping[str, str], name: str) -> str:
+    """The variable, or the stripped content of the file that NAME_FILE points at, or ''."""
+    direct, path = env.get(name, ""), env.get(f"{name}_FILE", "")
+    if direct and path:
+        raise ConfigError(f"{name} and {name}_FILE are both set; give one of them")
+    if not path:
+        return direct
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name}_FILE cannot be read: {error}") from None
+
+
+def _given_path(env: Mapping[str, str], name: str) -> Path | None:
+    """For a secret that is used as a file: only NAME_FILE has a meaning."""
+    if env.get(name):
+        raise ConfigError(f"{name} is a key file; give its path as {name}_FILE")
+    path = env.get(f"{name}_FILE", "")
+    return Path(path).absolute() if path else None
+
+
+def _flag(env: Mapping[str, str], name: str) -> bool:
+    word = _given(env, name).strip().lower()
+    if word in TRUE_WORDS:
+        return True
+    if word in FALSE_WORDS:
+        return False
+    raise ConfigError(f"{name} is yes or no, not {word!r}")
+
+
+def _port(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
+        raise ConfigError(f"{name} is a port number from 1 to 65535, not {text!r}")
+    return int(text)
+
+
+def _words(env: Mapping[str, str], name: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in _given(env, name).split(",") if word.strip())
+    return words or otherwise
+
+
+def _left_by_embedded(data_dir: Path) -> dict[str, str]:
+    """What the embedded services wrote for processes started by hand; {} when they never ran."""
+    path = data_dir / "run" / "services.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except PermissionError:
+        # Another user's data folder: that user's services are not ours to use.
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} is not an object")
+    return {str(key): str(item) for key, item in found.items()}
