@@ -1,0 +1,139 @@
+"""Which words does the protocol know: task kinds, cleanup steps, modes, failure codes?"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import MappingProxyType
+
+SCHEMA_VERSION = 1
+API_PREFIX = "/agent/v1"
+HEADER_CREDENTIAL = "Gpuaas-Credential"
+HEADER_SEQUENCE = "Gpuaas-Sequence"
+HEADER_TIMESTAMP = "Gpuaas-Timestamp"
+HEADER_SIGNATURE = "Gpuaas-Signature"
+HEADER_AGENT_VERSION = "Agent-Version"
+CLOCK_WINDOW_S = 300
+
+
+class TaskKind(StrEnum):
+    """Everything a node may be asked to do. An agent refuses any other kind."""
+
+    DISCOVER = "slice.topology_discover"
+    VM_PROVISION = "slice.vm_provision"
+    VM_RELEASE = "slice.vm_release"
+    BAREMETAL_PROVISION = "baremetal.provision"
+    BAREMETAL_RELEASE = "baremetal.release"
+
+
+RELEASE_KINDS = frozenset({TaskKind.VM_RELEASE, TaskKind.BAREMETAL_RELEASE})
+PROVISION_KINDS = frozenset({TaskKind.VM_PROVISION, TaskKind.BAREMETAL_PROVISION})
+
+
+class CleanupStep(StrEnum):
+    """One thing that must be proven of a slot before another tenant may have it."""
+
+    VM_GONE = "vm_gone"
+    DEVICES_DETACHED = "devices_detached"
+    GPU_SCRUBBED = "gpu_scrubbed"
+    NO_PROCESS = "no_process"
+    NO_MOUNT = "no_mount"
+    NVME_SANITISED = "nvme_sanitised"
+    NIC_RESET = "nic_reset"
+    OS_WIPED = "os_wiped"
+
+
+_SLICE_STEPS = (
+    CleanupStep.VM_GONE,
+    CleanupStep.DEVICES_DETACHED,
+    CleanupStep.GPU_SCRUBBED,
+    CleanupStep.NO_PROCESS,
+    CleanupStep.NO_MOUNT,
+    CleanupStep.NVME_SANITISED,
+    CleanupStep.NIC_RESET,
+)
+
+# In the order in which they are done. Every slot of a release must show every step.
+REQUIRED_CLEANUP_STEPS = MappingProxyType(
+    {
+        TaskKind.VM_RELEASE: _SLICE_STEPS,
+        TaskKind.BAREMETAL_RELEASE: (*_SLICE_STEPS, CleanupStep.OS_WIPED),
+    }
+)
+
+# A step's method may be "not_applicable" only for these, and only where the slot is known to have
+# no such device. On an unknown slot the agent has to do something that proves it.
+NOT_APPLICABLE = "not_applicable"
+STEPS_THAT_MAY_NOT_APPLY = frozenset({CleanupStep.NVME_SANITISED, CleanupStep.NIC_RESET})
+
+
+class NicKind(StrEnum):
+    """What a network device speaks."""
+
+    ETHERNET = "ethernet"
+    INFINIBAND = "infiniband"
+    EFA = "efa"
+    UNKNOWN = "unknown"
+
+
+class DeviceMode(StrEnum):
+    """How a slot holds a NIC or NVMe. `none` is proven absence, `unknown` is not."""
+
+    EXCLUSIVE = "exclusive"
+    SHARED = "shared"
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+class UuidSource(StrEnum):
+    """Where a GPU's UUID comes from."""
+
+    NVML = "nvml"
+    FILE = "file"
+    SIMULATED = "simulated"
+    UNKNOWN = "unknown"
+
+
+class VmState(StrEnum):
+    """What the agent sees of a VM or of a bare-metal tenancy on its host."""
+
+    DEFINED = "defined"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    UNKNOWN = "unknown"
+
+
+class Presence(StrEnum):
+    """Observation has three values."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+class RefusalCode(StrEnum):
+    """Why an agent refused a task without running anything of it."""
+
+    UNSUPPORTED_TASK = "unsupported_task"
+    SCHEMA_INVALID = "schema_invalid"
+    SIGNATURE_INVALID = "signature_invalid"
+    WRONG_NODE = "wrong_node"
+    PARAMS_MISMATCH = "params_mismatch"
+    STALE_EPOCH = "stale_epoch"
+    TASK_EXPIRED = "task_expired"
+    TASK_NOT_YET_VALID = "task_not_yet_valid"
+    WRONG_BOOT = "wrong_boot"
+    DEVICE_MISMATCH = "device_mismatch"
+    DEVICE_IN_USE = "device_in_use"
+    ALLOCATION_RELEASED = "allocation_released"
+    IMAGE_UNKNOWN = "image_unknown"
+
+
+class FailureCode(StrEnum):
+    """Why a task that was begun did not succeed."""
+
+    BACKEND_ERROR = "backend_error"
+    CLEANUP_FAILED = "cleanup_failed"
+    INTERRUPTED = "interrupted"
+    CANCELLED = "cancelled"
+    RESIDUE_FOUND = "residue_found"
+    PREREQUISITE_MISSING = "prerequisite_missing"

@@ -1,0 +1,57 @@
+"""Which bytes are signed? Signing itself is done elsewhere: this stays standard library only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodeagent.protocol.kinds import SCHEMA_VERSION, TaskKind
+from nodeagent.protocol.messages import TaskEnvelope
+from nodeagent.protocol.params import TaskParams
+from nodeagent.protocol.text import canonical_json, sha256_hex
+
+
+def request_signing_bytes(
+    method: str, path: str, sequence: int, timestamp: int, body: bytes
+) -> bytes:
+    """What an agent signs of a request: method, path (with its query, as sent), sequence,
+    timestamp (unix seconds on the server's clock) and the body's SHA-256, one per line."""
+    return f"{method.upper()}\n{path}\n{sequence}\n{timestamp}\n{sha256_hex(body)}".encode()
+
+
+def task_signing_bytes(envelope: TaskEnvelope | dict[str, Any]) -> bytes:
+    """What the control plane signs of a task: the canonical JSON of its envelope."""
+    return canonical_json(envelope.to_json() if isinstance(envelope, TaskEnvelope) else envelope)
+
+
+def params_sha256(params: TaskParams | dict[str, Any]) -> str:
+    """Hash that binds parameters to an envelope, over the object exactly as it is sent."""
+    return sha256_hex(canonical_json(params if isinstance(params, dict) else params.to_json()))
+
+
+def task_envelope(
+    *,
+    task_id: str,
+    node_id: str,
+    kind: TaskKind,
+    attempt: int,
+    lease_epoch: int,
+    boot_id: str | None,
+    not_before: int,
+    expires_at: int,
+    nonce: str,
+    params: TaskParams,
+) -> TaskEnvelope:
+    """The envelope of a task, with its parameters' hash and the schema version filled in."""
+    return TaskEnvelope(
+        task_id=task_id,
+        node_id=node_id,
+        kind=kind,
+        attempt=attempt,
+        lease_epoch=lease_epoch,
+        boot_id=boot_id,
+        not_before=not_before,
+        expires_at=expires_at,
+        nonce=nonce,
+        params_sha256=params_sha256(params),
+        schema=SCHEMA_VERSION,
+    )
