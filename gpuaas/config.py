@@ -23,7 +23,6 @@ SETTINGS = frozenset(
         "GPUAAS_ALLOWED_HOSTS",
         "GPUAAS_CONTROL_KEY",
         "GPUAAS_CSRF_TRUSTED_ORIGINS",
-        "GPUAAS_DATABASE_OWNER_URL",
         "GPUAAS_DATA_DIR",
         "GPUAAS_DEBUG",
         "GPUAAS_DEMO",
@@ -150,7 +149,7 @@ class Config:
         database_url = value(
             "DATABASE_URL", "database_url", "postgresql://gpuaas_platform@127.0.0.1:5432/gpuaas"
         )
-        owner_url = _given(env, "GPUAAS_DATABASE_OWNER_URL") or _given(env, "DATABASE_OWNER_URL")
+        owner_url = _given(env, "DATABASE_OWNER_URL")
         if not owner_url and not _given(env, "DATABASE_URL"):
             owner_url = left.get("database_owner_url", "")
         secret_key = value("GPUAAS_SECRET_KEY", "secret_key", secrets.token_urlsafe(50))

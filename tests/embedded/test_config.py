@@ -1,0 +1,87 @@
+"""Does the configuration refuse what it cannot understand, and say so?"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpuaas.config import Config, ConfigError, DatabaseAddress
+
+
+def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match="GPUAAS_WEB_PROT; did you mean GPUAAS_WEB_PORT"):
+        Config.from_env({"GPUAAS_WEB_PROT": "80"})
+
+
+def test_a_variable_unlike_any_other_is_refused_without_a_guess() -> None:
+    with pytest.raises(ConfigError, match=r"GPUAAS_QQQQQQQQ$"):
+        Config.from_env({"GPUAAS_QQQQQQQQ": "1"})
+
+
+def test_the_command_line_tools_own_variables_are_left_alone(tmp_path: Path) -> None:
+    config = Config.from_env(
+        {"GPUAAS_TOKEN": "x", "GPUAAS_CLI_COLOR": "1", "GPUAAS_DATA_DIR": str(tmp_path)}
+    )
+    assert config.data_dir == tmp_path
+
+
+def test_a_secret_comes_from_its_file_without_the_line_end(tmp_path: Path) -> None:
+    secret = tmp_path / "key"
+    secret.write_text("s3cret\n", encoding="utf-8")
+    config = Config.from_env(
+        {"GPUAAS_SECRET_KEY_FILE": str(secret), "GPUAAS_DATA_DIR": str(tmp_path)}
+    )
+    assert config.secret_key == "s3cret"
+    assert "s3cret" not in repr(config)
+
+
+def test_a_secret_given_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="both set"):
+        Config.from_env({"REDIS_URL": "redis://x", "REDIS_URL_FILE": str(tmp_path / "url")})
+
+
+def test_a_secret_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="GPUAAS_SECRET_KEY_FILE cannot be read"):
+        Config.from_env({"GPUAAS_SECRET_KEY_FILE": str(tmp_path / "absent")})
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "8e3", "٣", "http"])
+def test_a_port_out_of_range_is_refused(port: str) -> None:
+    with pytest.raises(ConfigError, match="GPUAAS_WEB_PORT is a port number"):
+        Config.from_env({"GPUAAS_WEB_PORT": port})
+
+
+def test_a_flag_that_is_neither_yes_nor_no_is_refused() -> None:
+    with pytest.raises(ConfigError, match="GPUAAS_DEBUG is yes or no"):
+        Config.from_env({"GPUAAS_DEBUG": "maybe"})
+
+
+def test_what_the_embedded_services_left_is_used_until_the_environment_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "run").mkdir()
+    left = {"database_url": "postgresql://a@h/one", "database_owner_url": "postgresql://o@h/one"}
+    (tmp_path / "run" / "services.json").write_text(json.dumps(left), encoding="utf-8")
+    env = {"GPUAAS_DATA_DIR": str(tmp_path)}
+    assert Config.from_env(env).database_owner.user == "o"
+    config = Config.from_env(env | {"DATABASE_URL": "postgresql://b@h/two"})
+    assert (config.database.user, config.database_owner.name) == ("b", "two")
+
+
+def test_what_was_not_given_is_listed(tmp_path: Path) -> None:
+    config = Config.from_env({"GPUAAS_DATA_DIR": str(tmp_path), "REDIS_URL": "redis://x"})
+    assert config.assumed == ("DATABASE_URL", "GPUAAS_SECRET_KEY")
+
+
+def test_a_database_address_is_taken_apart() -> None:
+    address = DatabaseAddress.parse("postgresql://u:p%40ss@db:6432/name?sslmode=require")
+    assert address == DatabaseAddress(
+        "db", 6432, "u", "p@ss", "name", options=(("sslmode", "require"),)
+    )
+    assert DatabaseAddress.parse("postgres:///name?host=/run/pg").host == "/run/pg"
+
+
+@pytest.mark.parametrize("url", ["mysql://h/n", "postgresql://h", "postgresql://h:x/n", "n"])
+def test_a_database_address_that_makes_no_sense_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError):
+        DatabaseAddress.parse(url)
