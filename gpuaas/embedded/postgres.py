@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -298,7 +298,7 @@ class Postgres:
             return False
         return True
 
-    def _run(self, command: list[str | Path]) -> str:
+    def _run(self, command: Sequence[str | Path]) -> str:
         """Runs one of PostgreSQL's programs as the service account; its output."""
         done = subprocess.run(
             [str(word) for word in command],
