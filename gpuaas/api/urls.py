@@ -1,0 +1,8 @@
+"""Which addresses does the api answer?"""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, URLResolver
+
+app_name = "api"
+urlpatterns: list[URLPattern | URLResolver] = []

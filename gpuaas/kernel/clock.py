@@ -1,0 +1,86 @@
+"""What time is it?  One place, so that a test can say.
+
+Rules about deadlines and leases use the database's clock (``db_now``); the process
+clock is for display and for identifiers; durations use ``monotonic``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from django.db import connection
+
+
+class Clock(Protocol):
+    """Anything that can say the time."""
+
+    def now(self) -> datetime: ...
+    def monotonic(self) -> float: ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass
+class FakeClock:
+    """A clock that moves only when told; it also stands in for the database's clock."""
+
+    at: datetime
+
+    def now(self) -> datetime:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at.timestamp()
+
+    def advance(self, seconds: float) -> None:
+        """Move forward by ``seconds``."""
+        self.at += timedelta(seconds=seconds)
+
+
+_clock: Clock = SystemClock()
+
+
+def now() -> datetime:
+    """The process's time, aware, in UTC."""
+    return _clock.now()
+
+
+def monotonic() -> float:
+    """Seconds for measuring a duration inside this process."""
+    return _clock.monotonic()
+
+
+def db_now() -> datetime:
+    """The database's wall clock: what leases, deadlines and windows are measured by."""
+    if isinstance(_clock, FakeClock):
+        return _clock.now()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        row = cursor.fetchone()
+    assert row is not None
+    at: datetime = row[0]
+    return at
+
+
+@contextmanager
+def use(clock: Clock) -> Iterator[Clock]:
+    """Tell the time by ``clock`` inside the block."""
+    global _clock
+    before, _clock = _clock, clock
+    try:
+        yield clock
+    finally:
+        _clock = before

@@ -1,0 +1,81 @@
+"""What happened, and who hears of it?  The audit log and the outbox are one write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db import models, transaction
+
+from gpuaas.kernel import ids
+from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.models.base import tenant_of
+from gpuaas.kernel.models.events import Delivery, Event
+
+Handler = Callable[[Event], None]
+
+_subscribers: dict[str, dict[str, Handler]] = {}
+_wakers: list[Callable[[], None]] = []
+
+
+def subscribe(subscriber: str, on: Mapping[str, Handler]) -> None:
+    """Register an app's table of event kinds and what it does on each."""
+    _subscribers[subscriber] = dict(on)
+
+
+def subscribers_of(kind: str) -> list[str]:
+    """Who gets a delivery of this kind of event."""
+    return sorted(name for name, on in _subscribers.items() if kind in on)
+
+
+def handler_of(subscriber: str, kind: str) -> Handler | None:
+    """What a subscriber does on this kind of event."""
+    return _subscribers.get(subscriber, {}).get(kind)
+
+
+def on_new_delivery(wake: Callable[[], None]) -> None:
+    """Register what nudges the outbox after a commit that left deliveries."""
+    if wake not in _wakers:
+        _wakers.append(wake)
+
+
+def wake_outbox() -> None:
+    """Nudge whoever delivers; a lost nudge is made good by the sweep."""
+    for wake in _wakers:
+        wake()
+
+
+def record(
+    *,
+    kind: str,
+    actor: Actor,
+    subject: models.Model | None = None,
+    tenant_id: UUID | None = None,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+    reason: str = "",
+    facts: Mapping[str, Any] | None = None,
+) -> Event:
+    """Write one event in the caller's transaction, with a delivery per subscriber.
+
+    ``kind`` is ``app.noun.edge``. The tenant is the subject's unless given.
+    """
+    event = Event.objects.create(
+        uid=ids.new_id(),
+        tenant_id=tenant_id or tenant_of(subject),
+        kind=kind,
+        subject_kind=subject._meta.label_lower if subject is not None else "",
+        subject_id=subject.pk if subject is not None and isinstance(subject.pk, UUID) else None,
+        actor=actor.as_json(),
+        before=before,
+        after=after,
+        reason=reason,
+        facts=dict(facts or {}),
+        correlation=actor.request_id,
+    )
+    heard_by = subscribers_of(kind)
+    if heard_by:
+        Delivery.objects.bulk_create([Delivery(event=event, subscriber=name) for name in heard_by])
+        transaction.on_commit(wake_outbox)
+    return event

@@ -1,0 +1,17 @@
+"""What does the kernel remember?"""
+
+from gpuaas.kernel.models.base import Base, Stateful
+from gpuaas.kernel.models.events import Delivery, Event, EventSeal, Lease
+from gpuaas.kernel.models.work import IdempotencyKey, RunState, WorkflowRun
+
+__all__ = [
+    "Base",
+    "Delivery",
+    "Event",
+    "EventSeal",
+    "IdempotencyKey",
+    "Lease",
+    "RunState",
+    "Stateful",
+    "WorkflowRun",
+]

@@ -1,0 +1,213 @@
+"""How is Django set up?  Fed by Config; business thresholds are rows, not settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import structlog
+from csp.constants import NONE, SELF
+from django.urls import reverse_lazy
+
+from gpuaas.config import Config
+
+CONFIG = Config.from_env()
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+SECRET_KEY = CONFIG.secret_key
+DEBUG = CONFIG.debug
+ALLOWED_HOSTS = list(CONFIG.allowed_hosts)
+CSRF_TRUSTED_ORIGINS = list(CONFIG.csrf_trusted_origins)
+
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "django.contrib.humanize",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "django_filters",
+    "django_htmx",
+    "django_fsm",
+    "axes",
+    "csp",
+    "gpuaas.kernel",
+    "tenants",
+    "admission",
+    "placement",
+    "runtime_enforcement",
+    "gpuaas.api",
+    "gpuaas.portal",
+    "gpuaas.console",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "gpuaas.api.middleware.RequestContextMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+
+ROOT_URLCONF = "gpuaas.urls"
+WSGI_APPLICATION = "gpuaas.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+_db = CONFIG.database
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "HOST": _db.host,
+        "PORT": _db.port,
+        "USER": _db.user,
+        "PASSWORD": _db.password,
+        "NAME": _db.name,
+        "OPTIONS": {
+            **dict(_db.options),
+            # A parked connection gives its database connection back, so few are enough.
+            "pool": {"min_size": 0, "max_size": 16, "timeout": 10, "max_idle": 60},
+            "options": (
+                "-c lock_timeout=5s -c statement_timeout=30s "
+                "-c idle_in_transaction_session_timeout=30s -c timezone=UTC"
+            ),
+        },
+    }
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_USER_MODEL = "tenants.User"
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+]
+LOGIN_URL = reverse_lazy("portal:sign-in")
+LOGIN_REDIRECT_URL = reverse_lazy("portal:home")
+LOGOUT_REDIRECT_URL = reverse_lazy("portal:sign-in")
+AXES_FAILURE_LIMIT = 8
+AXES_COOLOFF_TIME = 0.25
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_VERBOSE = False
+AXES_DISABLE_ACCESS_LOG = True
+
+SESSION_COOKIE_NAME = "gpuaas_session"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CONFIG.public_url.startswith("https://")
+CSRF_COOKIE_NAME = "gpuaas_csrf"
+CSRF_COOKIE_SECURE = SESSION_COOKIE_SECURE
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1_048_576
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "object-src": [NONE],
+        "base-uri": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    },
+    # The admin theme and the API reference need inline code; theirs is set per path.
+    "EXCLUDE_URL_PREFIXES": ("/admin/", "/api/docs/"),
+}
+
+LANGUAGE_CODE = "en"
+USE_I18N = True
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+STATIC_URL = "/static/"
+STATIC_ROOT = CONFIG.data_dir / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+WHITENOISE_USE_FINDERS = True
+
+EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+DEFAULT_FROM_EMAIL = "gpuaas@localhost"
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "gpuaas.api.authentication.TokenAuthentication",
+        "gpuaas.api.authentication.PortalSessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["gpuaas.api.permissions.Declared"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["gpuaas.api.parsing.StrictJSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "gpuaas.api.schema.Schema",
+    "EXCEPTION_HANDLER": "gpuaas.api.problems.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "GPU platform control plane",
+    "DESCRIPTION": "Lease, place, provision and release GPU capacity by decision and by proof.",
+    "VERSION": "1.0.0",
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "SORT_OPERATIONS": True,
+    "POSTPROCESSING_HOOKS": [],
+}
+
+UNFOLD = {
+    "SITE_TITLE": "GPU control plane",
+    "SITE_HEADER": "GPU control plane",
+    "SITE_URL": reverse_lazy("console:home"),
+    "SHOW_HISTORY": False,
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "json": {
+            "()": structlog.stdlib.ProcessorFormatter,
+            "processor": structlog.processors.JSONRenderer(),
+        }
+    },
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json"}},
+    "root": {"handlers": ["console"], "level": CONFIG.log_level},
+    "loggers": {"django.server": {"level": "WARNING"}, "axes": {"level": "ERROR"}},
+}

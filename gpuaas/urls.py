@@ -1,0 +1,13 @@
+"""Which address leads where?"""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("", include("gpuaas.api.urls")),
+    path("console/", include("gpuaas.console.urls")),
+    path("", include("gpuaas.portal.urls")),
+]

@@ -1,0 +1,31 @@
+"""What is remembered about inventory, holds and the work done on hosts?"""
+
+from placement.models.allocation import (
+    Allocation,
+    Claim,
+    ClaimDevice,
+    CleanupOverride,
+    CleanupProof,
+)
+from placement.models.inventory import GpuDevice, Image, NodeFamily, Pool, Slot
+from placement.models.node import JoinToken, Node, NodeCredential, NodeDrain
+from placement.models.task import NodeTask, TaskObservation
+
+__all__ = [
+    "Allocation",
+    "Claim",
+    "ClaimDevice",
+    "CleanupOverride",
+    "CleanupProof",
+    "GpuDevice",
+    "Image",
+    "JoinToken",
+    "Node",
+    "NodeCredential",
+    "NodeDrain",
+    "NodeFamily",
+    "NodeTask",
+    "Pool",
+    "Slot",
+    "TaskObservation",
+]

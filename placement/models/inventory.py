@@ -1,0 +1,104 @@
+"""What is remembered about devices, slots and images?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+
+from gpuaas.kernel.models import Base, Stateful
+from gpuaas.kernel.models.base import Grant
+from placement import states
+from placement.models.node import Node, NodeFamily, Pool
+
+__all__ = ["GpuDevice", "Image", "NodeFamily", "Pool", "Slot"]
+
+
+class Image(Base):
+    """What a host starts: an operating system for a VM or a whole node."""
+
+    tenant_grant: ClassVar[Grant] = "read"
+
+    name = models.SlugField(max_length=60, unique=True)
+    title = models.CharField(max_length=120)
+    shapes = models.JSONField(default=list)
+    reference = models.CharField(max_length=200)
+    username = models.CharField(max_length=32, default="ubuntu")
+    retired_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class GpuDevice(Base):
+    """One GPU as its node reported it. Identity is the UUID, never the index."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="gpus")
+    uuid = models.CharField(max_length=80)
+    uuid_source = models.CharField(max_length=20, blank=True)
+    index = models.PositiveSmallIntegerField()
+    pci = models.CharField(max_length=20, blank=True)
+    model = models.CharField(max_length=80, blank=True)
+    memory_bytes = models.BigIntegerField(null=True)
+    numa = models.PositiveSmallIntegerField(null=True)
+    switch = models.CharField(max_length=40, blank=True)
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["uuid"], name="gpu_is_in_one_node")
+        ]
+
+    def __str__(self) -> str:
+        return self.uuid
+
+
+class NicMode(models.TextChoices):
+    """What a slot has of a NIC."""
+
+    EXCLUSIVE = "exclusive"
+    SHARED = "shared"
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+class Slot(Stateful):
+    """A schedulable bundle of one host: a GPU with its NIC, NVMe, NUMA node, CPUs, memory."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="slots")
+    index = models.PositiveSmallIntegerField()
+    state = states.SLOT.field()
+    gpu_uuid = models.CharField(max_length=80)
+    gpu_index = models.PositiveSmallIntegerField()
+    numa = models.PositiveSmallIntegerField(null=True)
+    switch = models.CharField(max_length=40, blank=True)
+    nvlink_domain = models.CharField(max_length=40, blank=True)
+    cpuset = models.CharField(max_length=400, blank=True)
+    memory_bytes = models.BigIntegerField(null=True)
+    nic = models.CharField(max_length=80, blank=True)
+    nic_mode = models.CharField(max_length=10, choices=NicMode.choices)
+    nvme = models.CharField(max_length=80, blank=True)
+    block_reason = models.CharField(max_length=200, blank=True)
+    block_owner = models.JSONField(null=True)
+    approved_by = models.JSONField(null=True)
+    approved_at = models.DateTimeField(null=True)
+
+    verify = states.SLOT.move("verify")
+    approve = states.SLOT.move("approve")
+    block = states.SLOT.move("block")
+    unblock = states.SLOT.move("unblock")
+    retire = states.SLOT.move("retire")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["node", "index"], name="slot_once", condition=~Q(state="retired")
+            ),
+            models.UniqueConstraint(
+                fields=["gpu_uuid"], name="gpu_in_one_slot", condition=~Q(state="retired")
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.node_id}/{self.index}"

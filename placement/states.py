@@ -1,0 +1,159 @@
+"""Which moves exist for inventory, claims, allocations and node tasks?"""
+
+from __future__ import annotations
+
+from django.db.models import TextChoices
+
+from gpuaas.kernel.lifecycle import Edge, Lifecycle
+
+
+class AllocationState(TextChoices):
+    """Where an allocation stands."""
+
+    PLACED = "placed"
+    PROVISIONING = "provisioning"
+    ACTIVE = "active"
+    PREEMPTING = "preempting"
+    RELEASING = "releasing"
+    CLEANUP_BLOCKED = "cleanup_blocked"
+    RELEASED = "released"
+
+
+class Outcome(TextChoices):
+    """How an allocation came to its end; kept beside the state."""
+
+    ENDED = "ended"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    PREEMPTED = "preempted"
+    EVICTED = "evicted"
+    EXPIRED = "expired"
+
+
+class ClaimState(TextChoices):
+    """Where a hold of a physical thing stands; all but released are live."""
+
+    RESERVED = "reserved"
+    ACTIVE = "active"
+    RELEASING = "releasing"
+    CLEANUP_BLOCKED = "cleanup_blocked"
+    RELEASED = "released"
+
+
+class SlotState(TextChoices):
+    """Where a slot stands on its way to being sold."""
+
+    CANDIDATE = "candidate"
+    VERIFIED = "verified"
+    APPROVED = "approved"
+    BLOCKED = "blocked"
+    RETIRED = "retired"
+
+
+class NodeState(TextChoices):
+    """Where a host stands."""
+
+    ENROLLING = "enrolling"
+    INSPECTING = "inspecting"
+    VERIFYING = "verifying"
+    READY = "ready"
+    MAINTENANCE = "maintenance"
+    QUARANTINED = "quarantined"
+    RETIRED = "retired"
+
+
+class TaskState(TextChoices):
+    """Where a node task stands."""
+
+    PENDING = "pending"
+    LEASED = "leased"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+A, C, S, N, K = AllocationState, ClaimState, SlotState, NodeState, TaskState
+
+LIVE_CLAIM = (C.RESERVED, C.ACTIVE, C.RELEASING, C.CLEANUP_BLOCKED)
+
+ALLOCATION = Lifecycle(
+    "placement.allocation",
+    AllocationState,
+    initial=A.PLACED,
+    edges=(
+        Edge("provision", (A.PLACED,), A.PROVISIONING, "platform"),
+        Edge("activate", (A.PROVISIONING,), A.ACTIVE, "node"),
+        Edge("preempt", (A.ACTIVE,), A.PREEMPTING, "platform"),
+        Edge("release", (A.PLACED, A.PROVISIONING, A.ACTIVE, A.PREEMPTING), A.RELEASING, "tenant"),
+        Edge("block", (A.RELEASING,), A.CLEANUP_BLOCKED, "node"),
+        Edge("finish", (A.RELEASING, A.CLEANUP_BLOCKED), A.RELEASED, "node"),
+    ),
+    final=(A.RELEASED,),
+)
+
+CLAIM = Lifecycle(
+    "placement.claim",
+    ClaimState,
+    initial=C.RESERVED,
+    edges=(
+        Edge("activate", (C.RESERVED,), C.ACTIVE, "node"),
+        Edge("release", (C.RESERVED, C.ACTIVE), C.RELEASING, "platform"),
+        Edge("block", (C.RELEASING,), C.CLEANUP_BLOCKED, "node"),
+        Edge("finish", (C.RELEASING, C.CLEANUP_BLOCKED), C.RELEASED, "node"),
+    ),
+    final=(C.RELEASED,),
+)
+
+SLOT = Lifecycle(
+    "placement.slot",
+    SlotState,
+    initial=S.CANDIDATE,
+    edges=(
+        Edge("verify", (S.CANDIDATE,), S.VERIFIED, "platform"),
+        Edge("approve", (S.VERIFIED,), S.APPROVED, "operator"),
+        Edge("block", (S.CANDIDATE, S.VERIFIED, S.APPROVED), S.BLOCKED, "platform"),
+        Edge("unblock", (S.BLOCKED,), S.VERIFIED, "operator"),
+        Edge("retire", (S.CANDIDATE, S.VERIFIED, S.APPROVED, S.BLOCKED), S.RETIRED, "operator"),
+    ),
+    final=(S.RETIRED,),
+)
+
+NODE = Lifecycle(
+    "placement.node",
+    NodeState,
+    initial=N.ENROLLING,
+    edges=(
+        Edge("inspect", (N.ENROLLING, N.VERIFYING), N.INSPECTING, "node"),
+        Edge("verify", (N.INSPECTING,), N.VERIFYING, "node"),
+        Edge("approve", (N.VERIFYING,), N.READY, "operator"),
+        Edge("maintain", (N.READY,), N.MAINTENANCE, "operator"),
+        Edge(
+            "quarantine",
+            (N.INSPECTING, N.VERIFYING, N.READY, N.MAINTENANCE),
+            N.QUARANTINED,
+            "operator",
+        ),
+        Edge("restore", (N.MAINTENANCE, N.QUARANTINED), N.READY, "operator"),
+        Edge(
+            "retire",
+            (N.ENROLLING, N.INSPECTING, N.VERIFYING, N.READY, N.MAINTENANCE, N.QUARANTINED),
+            N.RETIRED,
+            "operator",
+        ),
+    ),
+    final=(N.RETIRED,),
+)
+
+TASK = Lifecycle(
+    "placement.nodetask",
+    TaskState,
+    initial=K.PENDING,
+    edges=(
+        Edge("lease", (K.PENDING,), K.LEASED, "node"),
+        Edge("lose", (K.LEASED,), K.PENDING, "platform"),
+        Edge("succeed", (K.LEASED,), K.SUCCEEDED, "node"),
+        Edge("fail", (K.PENDING, K.LEASED), K.FAILED, "node"),
+        Edge("cancel", (K.PENDING, K.LEASED), K.CANCELLED, "platform"),
+    ),
+    final=(K.SUCCEEDED, K.FAILED, K.CANCELLED),
+)

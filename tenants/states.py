@@ -1,0 +1,55 @@
+"""Which moves exist for a tenant and for what is sold?"""
+
+from __future__ import annotations
+
+from django.db.models import TextChoices
+
+from gpuaas.kernel.lifecycle import Edge, Lifecycle
+
+
+class TenantState(TextChoices):
+    """Where a tenant stands."""
+
+    PENDING = "pending"
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    DELETING = "deleting"
+    DELETED = "deleted"
+    REJECTED = "rejected"
+
+
+class SkuState(TextChoices):
+    """Whether a SKU is sold."""
+
+    DRAFT = "draft"
+    PUBLISHED = "published"
+    RETIRED = "retired"
+
+
+T, S = TenantState, SkuState
+
+TENANT = Lifecycle(
+    "tenants.tenant",
+    TenantState,
+    initial=T.PENDING,
+    edges=(
+        Edge("approve", (T.PENDING,), T.ACTIVE, "operator"),
+        Edge("reject", (T.PENDING,), T.REJECTED, "operator"),
+        Edge("suspend", (T.ACTIVE,), T.SUSPENDED, "operator"),
+        Edge("resume", (T.SUSPENDED,), T.ACTIVE, "operator"),
+        Edge("begin_delete", (T.ACTIVE, T.SUSPENDED), T.DELETING, "tenant"),
+        Edge("finish_delete", (T.DELETING,), T.DELETED, "platform"),
+    ),
+    final=(T.DELETED, T.REJECTED),
+)
+
+SKU = Lifecycle(
+    "tenants.sku",
+    SkuState,
+    initial=S.DRAFT,
+    edges=(
+        Edge("publish", (S.DRAFT,), S.PUBLISHED, "operator"),
+        Edge("retire", (S.DRAFT, S.PUBLISHED), S.RETIRED, "operator"),
+    ),
+    final=(S.RETIRED,),
+)
