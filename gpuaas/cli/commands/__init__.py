@@ -1,0 +1,1 @@
+"""One module per noun: which commands does the terminal offer for it?"""

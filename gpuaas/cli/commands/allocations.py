@@ -1,0 +1,193 @@
+"""How does a tenant lease capacity, look at it, understand it, and give it back?"""
+
+import uuid
+from typing import Annotated
+
+import typer
+
+from gpuaas.cli import describe, waiting
+from gpuaas.cli.client import allocation_body, segment
+from gpuaas.cli.flags import command, group
+from gpuaas.cli.kinds import ALLOCATION, OPERATION, REQUEST, SSH_KEY, TIMELINE
+from gpuaas.cli.listing import All, Limit, show_list
+from gpuaas.cli.output import Kind
+from gpuaas.cli.problems import Json, UsageError
+from gpuaas.cli.session import Session, kind_path, strip_kind
+
+PLAN = Kind("plan", (), key="sku")
+DECISION = Kind("decision", ())
+
+Reference = Annotated[str, typer.Argument(metavar="NAME|ID")]
+Sku = Annotated[str, typer.Option("--sku", help="What to lease; see `gpuaas offer`.")]
+Slots = Annotated[int | None, typer.Option("--slots", min=1, help="How many slots, on one node.")]
+Name = Annotated[str, typer.Option("--name", help="Your name for it.")]
+Image = Annotated[str, typer.Option("--image", help="Operating system image.")]
+Keys = Annotated[
+    list[str] | None,
+    typer.Option("--ssh-key", help="Name or id of a public key; repeat for more."),
+]
+Tier = Annotated[str, typer.Option("--tier", help="Service tier.")]
+Queue = Annotated[bool, typer.Option("--queue", help="Queue when nothing fits now.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add `allocation`."""
+    allocation = group(app, "allocation", "Leases on GPU capacity.")
+    _asking(allocation)
+    _reading(allocation)
+
+    @command(allocation, "release")
+    def allocation_release(
+        session: Session,
+        name: Reference,
+        reason: Annotated[str, typer.Option("--reason", help="Why; kept in the record.")] = "",
+        yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    ) -> None:
+        """Give an allocation back, or cancel one that is not active yet. Its data is erased."""
+        key = allocation_id(session, name)
+        session.confirm(f"Release allocation {name}? Its data is erased.", yes=yes)
+        operation = session.client.allocations.release(key, reason=reason)
+        if not waiting.is_operation(operation):
+            session.out.item(ALLOCATION, operation, describe.allocation)
+        elif waiting.outcome(session, operation) is not None:
+            _show(session, key)
+
+
+def _asking(allocation: typer.Typer) -> None:
+    @command(allocation, "create")
+    def allocation_create(
+        session: Session,
+        sku: Sku,
+        slots: Slots = None,
+        name: Name = "",
+        image: Image = "",
+        ssh_key: Keys = None,
+        tier: Tier = "",
+        queue: Queue = False,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Only show what would be decided, and its price.")
+        ] = False,
+        idempotency_key: Annotated[
+            str,
+            typer.Option(
+                "--idempotency-key",
+                help="Your own key, so that running the command again cannot lease twice.",
+            ),
+        ] = "",
+    ) -> None:
+        """Lease capacity. With --wait the connection command is printed once it is active."""
+        project = session.project()
+        keys = _key_ids(session, ssh_key or [])
+        if dry_run:
+            _plan(session, project, sku, slots, image, tier)
+            return
+        body = allocation_body(
+            sku=sku, slots=slots, name=name, image=image, ssh_keys=keys, tier=tier, queue=queue
+        )
+        answer = session.client.post(
+            f"/projects/{segment(project)}/allocations", body, idempotency_key=idempotency_key
+        )
+        done = waiting.outcome(session, answer)
+        if done is not None:
+            _show_result(session, done)
+
+    @command(allocation, "plan")
+    def allocation_plan(
+        session: Session, sku: Sku, slots: Slots = None, image: Image = "", tier: Tier = ""
+    ) -> None:
+        """Show what a create would decide and cost. Nothing is changed."""
+        _plan(session, session.project(), sku, slots, image, tier)
+
+
+def _reading(allocation: typer.Typer) -> None:
+    @command(allocation, "list")
+    def allocation_list(
+        session: Session,
+        state: Annotated[str | None, typer.Option("--state", help="Only this state.")] = None,
+        limit: Limit = None,
+        everything: All = False,
+    ) -> None:
+        """List allocations: of --project, or of the whole tenant without it."""
+        show_list(
+            session,
+            ALLOCATION,
+            limit=limit,
+            everything=everything,
+            state=state,
+            project=session.flags.project,
+        )
+
+    @command(allocation, "describe")
+    def allocation_describe(session: Session, name: Reference) -> None:
+        """Show one allocation: price, connection, and its four states with their ages."""
+        _show(session, allocation_id(session, name))
+
+    @command(allocation, "explain")
+    def allocation_explain(session: Session, name: Reference) -> None:
+        """Show why it was decided so: the gates in order, their numbers, the node chosen."""
+        explain(session, ALLOCATION, allocation_id(session, name))
+
+    @command(allocation, "timeline")
+    def allocation_timeline(
+        session: Session, name: Reference, limit: Limit = None, everything: All = False
+    ) -> None:
+        """Show everything that happened to it, who did it and why."""
+        path = f"/allocations/{segment(allocation_id(session, name))}/timeline"
+        show_list(session, TIMELINE, limit=limit, everything=everything, path=path)
+
+
+def allocation_id(session: Session, reference: str) -> str:
+    """The id of an allocation given by id, name or `allocation/ID`; live ones win a name."""
+    wanted = strip_kind(ALLOCATION, reference)
+    if is_uuid(wanted):
+        return wanted
+    found = session.find(ALLOCATION, wanted, accept=lambda item: item.get("state") != "released")
+    return str(found["id"])
+
+
+def explain(session: Session, kind: Kind, key: str) -> None:
+    """Print the decision trace of an allocation or request."""
+    decision = session.client.get(f"{kind_path(kind, key)}/explain")
+    session.out.item(DECISION, {"id": key, **decision}, describe.explanation)
+
+
+def is_uuid(text: str) -> bool:
+    """Whether the text is an id rather than a name."""
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _show(session: Session, key: str) -> None:
+    session.out.item(ALLOCATION, session.client.allocations.get(key), describe.allocation)
+
+
+def _show_result(session: Session, operation: Json) -> None:
+    """What a finished create led to: the allocation, or the request that still queues."""
+    result = operation.get("result") or {}
+    about = operation.get("target") or {}
+    key = str(result.get("allocation_id") or result.get("allocation") or "")
+    if not key and about.get("kind") == "allocation":
+        key = str(about.get("id") or "")
+    if key:
+        _show(session, key)
+    elif str(about.get("kind") or "").replace("_", "-") == "admission-request" and about.get("id"):
+        request = session.client.get(kind_path(REQUEST, str(about["id"])))
+        session.out.item(REQUEST, request, describe.anything)
+    else:
+        session.out.item(OPERATION, operation, describe.operation)
+
+
+def _plan(
+    session: Session, project: str, sku: str, slots: int | None, image: str, tier: str
+) -> None:
+    plan = session.client.allocations.plan(project, sku=sku, slots=slots, image=image, tier=tier)
+    session.out.item(PLAN, {"sku": sku, **plan}, describe.plan)
+
+
+def _key_ids(session: Session, names: list[str]) -> list[str]:
+    if any(name.endswith(".pub") for name in names):
+        raise UsageError("give a saved key's name", hint="gpuaas ssh-key add NAME FILE")
+    return [name if is_uuid(name) else str(session.find(SSH_KEY, name)["id"]) for name in names]

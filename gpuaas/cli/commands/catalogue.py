@@ -1,0 +1,44 @@
+"""What is sold, at which price, and how much of it is free now?"""
+
+from typing import Annotated
+
+import typer
+
+from gpuaas.cli import describe
+from gpuaas.cli.flags import command, group
+from gpuaas.cli.kinds import OFFER, SKU
+from gpuaas.cli.listing import All, Limit, show_list
+from gpuaas.cli.session import Session, kind_path
+
+
+def register(app: typer.Typer) -> None:
+    """Add `sku` and `offer`."""
+    sku = group(app, "sku", "What is sold.")
+
+    @command(sku, "list")
+    def sku_list(session: Session, limit: Limit = None, everything: All = False) -> None:
+        """List what is sold, with the price per hour."""
+        show_list(session, SKU, limit=limit, everything=everything)
+
+    @command(sku, "describe")
+    def sku_describe(session: Session, name: Annotated[str, typer.Argument(metavar="SKU")]) -> None:
+        """Show one SKU."""
+        session.out.item(SKU, session.client.get(kind_path(SKU, name)), describe.anything)
+
+    @command(app, "offer")
+    def offer(
+        session: Session,
+        shape: Annotated[
+            str | None, typer.Option("--shape", help="Only this shape: gpu_slice or baremetal.")
+        ] = None,
+        limit: Limit = None,
+        everything: All = False,
+    ) -> None:
+        """Show what can be had now: price, units available, and the largest single fit."""
+        show_list(
+            session,
+            OFFER,
+            limit=limit,
+            everything=everything,
+            keep=lambda item: shape is None or item.get("shape") == shape,
+        )

@@ -1,0 +1,100 @@
+"""What can an operator see of the nodes, and do to them?"""
+
+from typing import Annotated
+
+import typer
+
+from gpuaas.cli import describe, topology, values, waiting
+from gpuaas.cli.flags import command, group
+from gpuaas.cli.kinds import NODE, TASK
+from gpuaas.cli.listing import All, Limit, show_list
+from gpuaas.cli.output import Kind
+from gpuaas.cli.problems import Json
+from gpuaas.cli.session import Session, kind_path
+
+JOIN_TOKEN = Kind("join-token", (), key="expires_at")
+
+Reference = Annotated[str, typer.Argument(metavar="NODE")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the record.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add `node`."""
+    node = group(app, "node", "Nodes (operators).")
+    _reading(node)
+    _acting(node)
+
+
+def _reading(node: typer.Typer) -> None:
+    @command(node, "list")
+    def node_list(
+        session: Session,
+        state: Annotated[str | None, typer.Option("--state", help="Only this state.")] = None,
+        limit: Limit = None,
+        everything: All = False,
+    ) -> None:
+        """List the nodes with their posture and free slots."""
+        show_list(session, NODE, limit=limit, everything=everything, state=state)
+
+    @command(node, "describe")
+    def node_describe(session: Session, name: Reference) -> None:
+        """Show one node."""
+        session.out.item(NODE, session.client.get(kind_path(NODE, name)), describe.anything)
+
+    @command(node, "topology")
+    def node_topology(session: Session, name: Reference) -> None:
+        """Draw a node: NUMA nodes, switches, GPUs, NICs, and the state of each slot."""
+        report = session.client.get(f"{kind_path(NODE, name)}/topology")
+        if not session.out.for_people:
+            session.out.item(NODE, report, describe.anything)
+            return
+        slots = list(session.client.items(f"{kind_path(NODE, name)}/slots"))
+        for line in topology.draw(report, slots):
+            session.out.line(line)
+
+    @command(node, "tasks")
+    def node_tasks(
+        session: Session, name: Reference, limit: Limit = None, everything: All = False
+    ) -> None:
+        """List what the node was told to do."""
+        path = f"{kind_path(NODE, name)}/tasks"
+        show_list(session, TASK, limit=limit, everything=everything, path=path)
+
+
+def _acting(node: typer.Typer) -> None:
+    @command(node, "drain")
+    def node_drain(session: Session, name: Reference, reason: Reason = "") -> None:
+        """Give the node no new work; what runs there goes on."""
+        _act(session, name, "drain", {"reason": reason})
+
+    @command(node, "undrain")
+    def node_undrain(session: Session, name: Reference, reason: Reason = "") -> None:
+        """End a drain."""
+        _act(session, name, "undrain", {"reason": reason})
+
+    @command(node, "approve")
+    def node_approve(session: Session, name: Reference, reason: Reason = "") -> None:
+        """Accept the node's discovered slots, so that work may be placed there."""
+        _act(session, name, "approve", {"reason": reason})
+
+    @command(node, "discover")
+    def node_discover(session: Session, name: Reference, reason: Reason = "") -> None:
+        """Let the node's agent look at its hardware again."""
+        _act(session, name, "discover", {"reason": reason})
+
+    @command(node, "join-token")
+    def node_join_token(session: Session, name: Reference) -> None:
+        """Make a one-time token with which the node's agent may join. Shown once, here."""
+        made = session.client.post(f"{kind_path(NODE, name)}/join-tokens")
+        session.out.say(
+            f"one use, until {values.clock_time(made.get('expires_at'))} UTC; not shown again"
+        )
+        session.out.item(JOIN_TOKEN, made, lambda item: [values.text(item.get("token"))])
+
+
+def _act(session: Session, name: str, action: str, body: Json) -> None:
+    answer = session.client.post(f"{kind_path(NODE, name)}/actions/{action}", body)
+    if not waiting.is_operation(answer):
+        session.out.item(NODE, answer, describe.anything)
+    elif waiting.outcome(session, answer) is not None:
+        session.out.item(NODE, session.client.get(kind_path(NODE, name)), describe.anything)

@@ -1,0 +1,290 @@
+"""Which columns does each kind of object have in a table, and where does it live in the API?"""
+
+from gpuaas.cli import values
+from gpuaas.cli.output import Column, Kind, column, member
+from gpuaas.cli.problems import Json
+
+
+def _money(name: str, path: str, *, wide: bool = False) -> Column:
+    def read(item: Json) -> str:
+        currency = values.text(item.get("currency")) if item.get("currency") else ""
+        return values.money(member(item, path), currency)
+
+    return Column(name, read, wide)
+
+
+def _units(name: str, path: str, *, wide: bool = False) -> Column:
+    return Column(name, lambda item: values.units(member(item, path)), wide)
+
+
+def _age(path: str, name: str = "AGE", *, wide: bool = False) -> Column:
+    return Column(name, lambda item: values.age(member(item, path)), wide)
+
+
+def _time(name: str, path: str, *, wide: bool = False) -> Column:
+    return Column(name, lambda item: values.clock_time(member(item, path)), wide)
+
+
+def _named(name: str, path: str, *, wide: bool = False) -> Column:
+    """A member that is either a name or an object with one."""
+
+    def read(item: Json) -> str:
+        value = member(item, path)
+        if isinstance(value, dict):
+            value = value.get("name") or value.get("id")
+        return values.text(value)
+
+    return Column(name, read, wide)
+
+
+SKU = Kind(
+    "sku",
+    (
+        column("NAME"),
+        column("SHAPE"),
+        column("CLASS", "resource_class"),
+        _money("PRICE/H", "price_hour_micro"),
+        column("STATE"),
+        column("TIER", wide=True),
+        column("DESCRIPTION", wide=True),
+    ),
+    key="name",
+    path="/skus",
+)
+
+OFFER = Kind(
+    "offer",
+    (
+        column("SKU"),
+        column("SHAPE"),
+        _money("PRICE/H", "price_hour_micro"),
+        column("AVAILABLE", "available_now"),
+        column("LARGEST", "largest_fit"),
+        column("REASON"),
+        column("CLASS", "resource_class", wide=True),
+    ),
+    key="sku",
+    path="/offers",
+)
+
+PROJECT = Kind(
+    "project",
+    (column("NAME"), column("ID"), _named("TENANT", "tenant", wide=True), _age("created_at")),
+    key="name",
+    path="/projects",
+)
+
+SSH_KEY = Kind(
+    "ssh-key",
+    (column("NAME"), column("ID"), column("FINGERPRINT"), _age("created_at")),
+    path="/ssh-keys",
+    aliases=("ssh_key", "key"),
+)
+
+TOKEN = Kind(
+    "token",
+    (
+        column("NAME"),
+        column("ID"),
+        column("SCOPES"),
+        _time("EXPIRES", "expires_at"),
+        _age("last_used_at", "LAST USED"),
+        column("KEY", "key", wide=True),
+        _age("created_at", wide=True),
+    ),
+    path="/tokens",
+)
+
+ENVELOPE = Kind(
+    "envelope",
+    (
+        _named("CLASS", "resource_class"),
+        _units("LIMIT", "limit_milli"),
+        _units("USED", "used_milli"),
+        _units("FREE", "free_milli"),
+        _units("NOMINAL", "nominal_milli", wide=True),
+        _units("EXCESS", "excess_milli", wide=True),
+        _named("PROJECT", "project", wide=True),
+    ),
+    key="resource_class",
+    path="/envelopes",
+)
+
+ALLOCATION = Kind(
+    "allocation",
+    (
+        column("NAME"),
+        column("ID"),
+        _named("SKU", "sku"),
+        column("SLOTS"),
+        column("STATE"),
+        column("PHASE"),
+        _named("PROJECT", "project"),
+        _age("created_at"),
+        column("OUTCOME", wide=True),
+        column("TIER", wide=True),
+        column("CONNECT", "connection.command", wide=True),
+        _money("PRICE/H", "price_hour_micro", wide=True),
+        _named("NODE", "node", wide=True),
+    ),
+    path="/allocations",
+    aliases=("alloc",),
+)
+
+REQUEST = Kind(
+    "request",
+    (
+        column("NAME"),
+        column("ID"),
+        _named("SKU", "sku"),
+        column("SLOTS"),
+        column("STATE"),
+        column("REASON", "reason"),
+        _named("PROJECT", "project"),
+        _age("created_at"),
+    ),
+    path="/admission-requests",
+    aliases=("admission-request", "admission_request"),
+)
+
+OPERATION = Kind(
+    "operation",
+    (
+        column("ID"),
+        column("KIND"),
+        Column("TARGET", lambda item: target(item) or "-"),
+        column("STATE"),
+        column("STEP", "progress.step"),
+        _age("created_at"),
+        column("PERCENT", "progress.percent", wide=True),
+        column("ATTEMPT", "metadata.attempt", wide=True),
+        column("CANCELLABLE", wide=True),
+    ),
+    path="/operations",
+)
+
+NODE = Kind(
+    "node",
+    (
+        column("NAME"),
+        column("STATE"),
+        column("POSTURE"),
+        _named("POOL", "pool"),
+        column("SLOTS", "slots_total"),
+        column("FREE", "slots_free"),
+        _age("last_seen_at", "SEEN"),
+        column("ID", wide=True),
+        _named("FAMILY", "family", wide=True),
+        column("GENERATION", wide=True),
+        column("BOOT", "boot_id", wide=True),
+    ),
+    key="name",
+    path="/nodes",
+)
+
+TASK = Kind(
+    "task",
+    (
+        column("ID"),
+        column("KIND"),
+        column("STATE"),
+        column("ATTEMPT"),
+        column("STEP"),
+        _age("created_at"),
+        column("EPOCH", "lease_epoch", wide=True),
+        column("ERROR", "error_code", wide=True),
+    ),
+)
+
+SLOT = Kind(
+    "slot",
+    (
+        column("INDEX"),
+        column("STATE"),
+        column("GPU", "gpu_uuid"),
+        column("NUMA"),
+        column("NIC"),
+        column("ID", wide=True),
+    ),
+    path="/slots",
+)
+
+TENANT = Kind(
+    "tenant",
+    (column("NAME"), column("ID"), column("STATE"), _named("TIER", "tier"), _age("created_at")),
+    path="/tenants",
+)
+
+EVENT = Kind(
+    "event",
+    (
+        column("SEQ"),
+        _time("TIME", "at"),
+        column("KIND"),
+        Column("SUBJECT", lambda item: target(item, "subject") or "-"),
+        _named("ACTOR", "actor"),
+        column("REASON"),
+        Column("CHANGE", lambda item: change(item), True),
+        Column("FACTS", lambda item: values.facts(item.get("facts") or {}) or "-", True),
+    ),
+    path="/events",
+)
+
+TIMELINE = Kind(
+    "event",
+    (
+        _time("TIME", "at"),
+        column("KIND"),
+        Column("CHANGE", lambda item: change(item)),
+        _named("ACTOR", "actor"),
+        column("REASON"),
+        Column("FACTS", lambda item: values.facts(item.get("facts") or {}) or "-", True),
+    ),
+)
+
+CONTEXT = Kind(
+    "context",
+    (
+        Column("CURRENT", lambda item: "*" if item.get("current") else ""),
+        column("NAME"),
+        column("SERVER"),
+        column("TENANT"),
+        column("PROJECT"),
+        column("AUTH"),
+    ),
+    key="name",
+)
+
+CHECK = Kind("check", (column("CHECK", "name"), column("RESULT"), column("DETAIL")), key="name")
+
+SHORTCUTS: dict[str, Kind] = {
+    alias: kind
+    for kind in (ALLOCATION, REQUEST, OPERATION)
+    for alias in (kind.name, f"{kind.name}s", *kind.aliases)
+}
+
+
+def target(item: Json, name: str = "target") -> str:
+    """`kind/ID` of the object a record is about; "" when it names none."""
+    about = item.get(name)
+    if isinstance(about, dict):
+        kind, key = about.get("kind"), about.get("id")
+        return f"{values.text(kind)}/{values.text(key)}" if key else ""
+    if about:
+        return values.text(about)
+    kind, key = item.get(f"{name}_kind"), item.get(f"{name}_id")
+    return f"{values.text(kind)}/{values.text(key)}" if key else ""
+
+
+def change(item: Json) -> str:
+    """`before → after` of a record, by state where it has one."""
+    before, after = _state(item.get("before")), _state(item.get("after"))
+    if before == after:
+        return after
+    return f"{before} \N{RIGHTWARDS ARROW} {after}"
+
+
+def _state(value: object) -> str:
+    if isinstance(value, dict):
+        return values.text(value.get("state", value))
+    return values.text(value)

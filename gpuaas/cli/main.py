@@ -1,0 +1,65 @@
+"""What does `gpuaas` offer, and how does the process end?"""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from gpuaas.cli.commands import (
+    allocations,
+    auth,
+    catalogue,
+    contexts,
+    events,
+    nodes,
+    tenancy,
+    tools,
+    work,
+)
+from gpuaas.cli.exits import Exit
+from gpuaas.cli.flags import add_flags
+from gpuaas.cli.session import version
+
+TEXT = "Lease GPU capacity, see it, understand it, and give it back."
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"gpuaas {version()}\n")
+        raise typer.Exit
+
+
+VERSION: Any = Annotated[
+    bool,
+    typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
+]
+
+
+def build() -> typer.Typer:
+    """The whole command tree."""
+    tree = typer.Typer(
+        name="gpuaas",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    add_flags(tree, TEXT, version=VERSION)
+    for noun in (auth, contexts, catalogue, allocations, work, tenancy, nodes, events, tools):
+        noun.register(tree)
+    return tree
+
+
+app = build()
+
+
+def main() -> None:
+    """Run the command line; the process ends with one of the codes in gpuaas.cli.exits."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(Exit.INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()
