@@ -37,6 +37,7 @@ SETTINGS = frozenset(
 # Read by the runner, the tests and the tools, which share a shell with this process.
 ELSEWHERE = frozenset(
     {
+        "GPUAAS_KEPT_BY",
         "GPUAAS_PG_BIN",
         "GPUAAS_TEST_CLUSTER",
         "GPUAAS_VALKEY_BIN",

@@ -5,7 +5,6 @@ A PostgreSQL and a Valkey of its own, made when pytest starts, shared by its xdi
 may go on at the same time: nothing is shared between them.
 """
 
-import importlib.util
 import os
 import secrets
 import shutil
@@ -97,10 +96,13 @@ if CLUSTER not in os.environ:
         SERVICES.stop()
         raise
 
-if importlib.util.find_spec("gpuaas.settings") is not None:
-    os.environ["DJANGO_SETTINGS_MODULE"] = "gpuaas.settings"
-    # Now, since a conftest further down may import models while pytest is still collecting.
+os.environ["DJANGO_SETTINGS_MODULE"] = "gpuaas.settings"
+# Now, since a conftest further down may import models while pytest is still collecting.
+try:
     django.setup()
+except ModuleNotFoundError as error:  # while the apps are being laid
+    print(f"Django is not set up: {error}")
+    del os.environ["DJANGO_SETTINGS_MODULE"]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -22,8 +22,8 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from gpuaas.embedded import processes
-from gpuaas.embedded.files import PASSABLE_FOLDER, kept_secret, private_folder
+from gpuaas.embedded import logs, processes
+from gpuaas.embedded.files import PASSABLE_FOLDER, kept_secret, private_folder, write_private
 
 OLDEST = 15
 HOST = "127.0.0.1"
@@ -89,6 +89,7 @@ class Postgres:
         self.durable = durable
         self.run_as = processes.unprivileged_account()
         self.process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
         self._home: Path | None = None
         self._bin: Path | None = None
 
@@ -137,7 +138,8 @@ class Postgres:
         password_file.touch(mode=0o600)
         password_file.write_text(self.roles.superuser, encoding="utf-8")
         self._hand_over(password_file)
-        command = [program / "initdb", "-D", home / "data.new", "-U", SUPERUSER, "-E", "UTF8"]
+        command: list[str | Path] = [program / "initdb"]
+        command += ["-D", home / "data.new", "-U", SUPERUSER, "-E", "UTF8"]
         command += ["--auth=scram-sha-256", f"--pwfile={password_file}"]
         command += ["--locale=C.UTF-8" if sys.platform == "linux" else "--locale=C"]
         command += [] if self.durable else ["--no-sync"]
@@ -179,12 +181,7 @@ class Postgres:
 
     def last_words(self) -> str:
         """The end of what this server process has logged."""
-        try:
-            with open(self.log, "rb") as file:
-                file.seek(max(self._log_start, file.seek(0, os.SEEK_END) - 2000))
-                return file.read().decode(errors="replace").strip()
-        except OSError:
-            return "none"
+        return logs.tail(self.log, self._log_start)
 
     def stop(self, timeout_s: float = 20.0) -> None:
         """Fast shutdown; harder when it takes too long. Nothing when it does not run."""
@@ -221,13 +218,12 @@ class Postgres:
         return self._bin
 
     def _choose_home(self) -> Path:
-        inside, pointer = self.data_dir / "postgres", self.data_dir / POINTER
-        home = Path(pointer.read_text(encoding="utf-8")) if pointer.exists() else inside
-        if home == inside and self.run_as is not None and not self._reaches(self.data_dir):
+        home = next(iter(elsewhere(self.data_dir)), self.data_dir / "postgres")
+        if home.parent == self.data_dir and self.run_as and not self._reaches(self.data_dir):
             digest = hashlib.sha256(str(self.data_dir).encode()).hexdigest()[:16]
             private_folder(ELSEWHERE, PASSABLE_FOLDER)
             home = ELSEWHERE / digest
-            pointer.write_text(str(home), encoding="utf-8")
+            write_private(self.data_dir / POINTER, str(home))
         private_folder(home)
         self._hand_over(home)
         return home
@@ -379,9 +375,10 @@ def make_roles(connection: "psycopg.Connection[tuple[object, ...]]", roles: Role
     )
 
 
-def environment_for(server: Postgres) -> Mapping[str, str]:
-    """The variables with which the product finds this server."""
-    return {"DATABASE_URL": server.url(PLATFORM), "DATABASE_OWNER_URL": server.url(OWNER)}
+def elsewhere(data_dir: Path) -> list[Path]:
+    """The cluster's folder where it had to be outside the data folder, else nothing."""
+    pointer = data_dir / POINTER
+    return [Path(pointer.read_text(encoding="utf-8"))] if pointer.exists() else []
 
 
 def _pid_file(data: Path) -> list[str]:
