@@ -90,9 +90,18 @@ class Message:
         return {name: _encode(getattr(self, field[0])) for name, field in schema.items()}
 
 
-@cache
+_SCHEMAS: dict[type[Message], dict[str, tuple[str, Any, bool]]] = {}
+
+
 def _schema(cls: type[Message]) -> dict[str, tuple[str, Any, bool]]:
     """Per wire name: the attribute, its annotation, and whether it must be present."""
+    known = _SCHEMAS.get(cls)
+    if known is None:
+        known = _SCHEMAS[cls] = _describe(cls)
+    return known
+
+
+def _describe(cls: type[Message]) -> dict[str, tuple[str, Any, bool]]:
     hints = typing.get_type_hints(cls, include_extras=True)
     described: dict[str, tuple[str, Any, bool]] = {}
     for item in fields(cls):  # type: ignore[arg-type]  # every Message is a dataclass

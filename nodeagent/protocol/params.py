@@ -24,6 +24,7 @@ ImageName = Annotated[str, Text(120, pattern=r"[a-z0-9][a-z0-9._:/-]*")]
 class SlotDevices(Message):
     """The devices of one approved slot. A shared NIC is never named here: nic is then null.
 
+    extra_nics and extra_nvmes are further devices that are the slot's alone, as in CandidateSlot.
     memory_bytes and cpuset are null where the approved slot does not know them.
     """
 
@@ -36,6 +37,16 @@ class SlotDevices(Message):
     memory_bytes: Bytes | None = None
     nic_mode: DeviceMode = DeviceMode.UNKNOWN
     nvme_mode: DeviceMode = DeviceMode.UNKNOWN
+    extra_nics: Annotated[tuple[Id, ...], Many(64)] = ()
+    extra_nvmes: Annotated[tuple[Id, ...], Many(64)] = ()
+
+    def all_nics(self) -> tuple[str, ...]:
+        """Every NIC that is handed over with the slot."""
+        return (*(() if self.nic is None else (self.nic,)), *self.extra_nics)
+
+    def all_nvmes(self) -> tuple[str, ...]:
+        """Every NVMe that is handed over with the slot."""
+        return (*(() if self.nvme is None else (self.nvme,)), *self.extra_nvmes)
 
 
 Slots = Annotated[tuple[SlotDevices, ...], Many(256, least=1)]
@@ -188,8 +199,8 @@ def _check_slots(slots: tuple[SlotDevices, ...], pointer: str) -> None:
     for what, values in (
         ("slot", [str(slot.slot_index) for slot in slots]),
         ("GPU", [slot.gpu_uuid for slot in slots]),
-        ("NIC", [slot.nic for slot in slots if slot.nic is not None]),
-        ("NVMe", [slot.nvme for slot in slots if slot.nvme is not None]),
+        ("NIC", [nic for slot in slots for nic in slot.all_nics()]),
+        ("NVMe", [nvme for slot in slots for nvme in slot.all_nvmes()]),
     ):
         if len(set(values)) != len(values):
             raise WireError(pointer, "not_unique", f"one {what} is named twice")

@@ -14,12 +14,13 @@ CPUSET_PATTERN = r"|\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*"
 
 Id = Annotated[str, Text(120)]
 Pci = Annotated[str, Text(16, pattern=PCI_PATTERN)]
-Cpuset = Annotated[str, Text(4096, least=0, pattern=CPUSET_PATTERN)]
+Cpuset = Annotated[str, Text(16_384, least=0, pattern=CPUSET_PATTERN)]
 Uuid = Annotated[str, Text(80, pattern=r"[A-Za-z0-9][A-Za-z0-9_.:-]*")]
 Model = Annotated[str, Text(200)]
 Bytes = Annotated[int, Integer(1, 2**60)]
 Numa = Annotated[int, Integer(0, 4095)]
 Index = Annotated[int, Integer(0, 4095)]
+Bandwidth = Annotated[int, Integer(1, 10**9)]
 Code = Annotated[str, Text(64, pattern=r"[a-z][a-z0-9_]*")]
 
 
@@ -51,7 +52,7 @@ class Switch(Message):
 
 @dataclass(frozen=True)
 class Gpu(Message):
-    """One GPU; index counts them in the order of the source, from 0."""
+    """One GPU; index counts from 0 in PCI order. link is its PCIe bandwidth after encoding."""
 
     index: Index
     uuid: Uuid | None
@@ -62,6 +63,7 @@ class Gpu(Message):
     numa: Numa | None
     switch: Id | None
     nvlink_domain: Id | None
+    link_mbps: Bandwidth | None = None
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,9 @@ class Nic(Message):
     kind: NicKind
     numa: Numa | None
     switch: Id | None
-    speed_mbps: Annotated[int, Integer(1, 10**9)] | None
+    speed_mbps: Bandwidth | None
     name: Annotated[str, Text(64)] | None = None
+    link_mbps: Bandwidth | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class NvSwitch(Message):
 
 @dataclass(frozen=True)
 class NvLink(Message):
-    """Links between two devices, named by GPU UUID, or by PCI address where none is known."""
+    """Links between two devices, named by PCI address; count null when only known to exist."""
 
     from_: Id
     to: Id
