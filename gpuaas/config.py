@@ -41,7 +41,6 @@ ELSEWHERE = frozenset(
         "GPUAAS_PG_BIN",
         "GPUAAS_TEST_CLUSTER",
         "GPUAAS_VALKEY_BIN",
-        "GPUAAS_VENV",
     }
 )
 # The command line tool and the node agent have variables of their own.

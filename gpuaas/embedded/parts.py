@@ -61,7 +61,8 @@ class Program:
         log_folder: Path,
         after: Sequence[str] = (),
         once: bool = False,
-        is_ready: Callable[["Program"], bool] = lambda program: True,
+        is_ready: Callable[[], bool] = lambda: True,
+        ready_file: Path | None = None,
         needless: Callable[[], bool] = lambda: False,
         on_success: Callable[[], None] = lambda: None,
         patience_s: float = 60.0,
@@ -74,6 +75,7 @@ class Program:
         self.after = tuple(after)
         self.once = once
         self.is_ready = is_ready
+        self.ready_file = ready_file
         self.needless = needless
         self.on_success = on_success
         self.patience_s = patience_s
@@ -94,13 +96,17 @@ class Program:
             return
         self.log_start = self.log.stat().st_size if self.log.exists() else 0
         self._code = None
+        if self.ready_file is not None:
+            self.ready_file.unlink(missing_ok=True)
         self.process = processes.spawn(self.command, log=self.log, env=self.env, cwd=CHECKOUT)
 
     def ready(self) -> bool:
         """Whether it does its work now (for a task: whether it has done it)."""
         if self.once:
             return self.exit_code() == 0
-        return self.exit_code() is None and self.is_ready(self)
+        if self.exit_code() is not None or not self.is_ready():
+            return False
+        return self.ready_file is None or self.ready_file.exists()
 
     def exit_code(self) -> int | None:
         """None while it runs."""
@@ -212,7 +218,7 @@ def web(env: Mapping[str, str], host: str, port: int, log_folder: Path) -> Progr
         env=env,
         log_folder=log_folder,
         after=("migrate", "valkey"),
-        is_ready=lambda program: answers(host, port, "/readyz"),
+        is_ready=lambda: answers(host, port, "/readyz"),
     )
 
 
@@ -221,12 +227,16 @@ def worker(env: Mapping[str, str], run_folder: Path, log_folder: Path) -> Progra
     command = [sys.executable, "-m", "celery", "-A", "gpuaas", "worker", "-B", "-P", "threads"]
     command += ["-c", str(WORKER_THREADS), "-l", env.get("GPUAAS_LOG_LEVEL", "INFO").upper()]
     command += ["-s", str(run_folder / "beat"), "--without-gossip", "--without-mingle"]
+    # Celery writes it when it has read the tasks and is about to take them.
+    pid_file = run_folder / "worker.pid"
+    command += ["--pidfile", str(pid_file)]
     return Program(
         "worker",
         command,
         env=env,
         log_folder=log_folder,
         after=("migrate", "valkey"),
+        ready_file=pid_file,
     )
 
 

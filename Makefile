@@ -1,0 +1,51 @@
+# Every target sets up what it needs; nothing beyond Python 3.11 with venv is expected.
+PY := .venv/bin/python
+export PYTHONPATH := .
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo story up down test check format lock openapi bench bench-claims clean
+
+help:  ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
+
+setup:  ## The locked packages in .venv (the other targets do this themselves)
+	@scripts/bootstrap
+
+demo: setup  ## Start everything with three tenants and twelve simulated hosts, and stay up
+	@$(PY) -m gpuaas.demo $(ARGS)
+
+story: setup  ## Run the story from join to proof without a person; exit 0 only if all holds
+	@$(PY) -m gpuaas.demo story $(ARGS)
+
+up: setup  ## Start the product without demo data, and stay up
+	@$(PY) -m gpuaas.embedded up
+
+down: setup  ## Stop what runs in the data folder
+	@$(PY) -m gpuaas.embedded down
+
+test: setup  ## All tests, on services of their own
+	@$(PY) -m pytest -n 2 $(ARGS)
+
+check: setup  ## Lint, types, import order, migrations, API document, architecture
+	@scripts/check
+
+format: setup  ## Let the formatter have its way
+	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format .
+
+lock: setup  ## Choose package versions anew and lock them with hashes
+	@scripts/lock
+
+openapi: setup  ## Write the API document that is committed
+	@$(PY) manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
+
+bench: setup  ## All benchmarks
+	@$(PY) -m benchmarks $(ARGS)
+
+bench-claims: setup  ## Claim benchmarks; the last line is one JSON object
+	@$(PY) -m benchmarks.claims $(ARGS)
+
+clean:  ## Stop and remove the data folder, caches and .venv
+	@[ ! -x $(PY) ] || $(PY) -m gpuaas.embedded down
+	@[ ! -x $(PY) ] || $(PY) -m gpuaas.embedded remove
+	@rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
