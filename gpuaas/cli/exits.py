@@ -46,7 +46,9 @@ _DENIED_CODES = frozenset(
         "project_quota_exceeded",
         "quota_exceeded",
         "sharing_not_eligible",
+        "sku_not_published",
         "tenant_not_active",
+        "tenant_pending",
         "tenant_suspended",
     }
 )

@@ -4,6 +4,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from typer.completion import get_completion_inspect_parameters
 
 from gpuaas.cli.commands import (
     allocations,
@@ -44,6 +45,9 @@ def build() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    # Registers the shells' completion classes, which typer does only beside its own
+    # --install-completion option; that one would edit the user's shell files.
+    get_completion_inspect_parameters()
     add_flags(tree, TEXT, version=VERSION)
     for noun in (auth, contexts, catalogue, allocations, work, tenancy, nodes, events, tools):
         noun.register(tree)

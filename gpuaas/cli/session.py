@@ -1,10 +1,12 @@
 """What does one invocation hold? Its flags, settings, connection and output."""
 
 import os
+import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
-from typing import Any
+from typing import Any, ClassVar
 
 from gpuaas.cli import values
 from gpuaas.cli.client import Client, segment
@@ -43,6 +45,9 @@ class Flags:
 
 class Session:
     """One invocation: everything a command needs, made when first used."""
+
+    # How the client pauses between retries and polls, in seconds; a test takes note instead.
+    sleep: ClassVar[Callable[[float], None]] = staticmethod(time.sleep)
 
     def __init__(self, flags: Flags, environ: Mapping[str, str] | None = None) -> None:
         self.flags = flags
@@ -120,7 +125,7 @@ class Session:
     @property
     def may_ask(self) -> bool:
         """Whether a question can be put to a person."""
-        return not self.flags.no_input and os.isatty(0) and self.out.stderr.isatty()
+        return not self.flags.no_input and sys.stdin.isatty() and self.out.stderr.isatty()
 
     def connect(self, server: str, token: str = "", **options: Any) -> Client:
         """A connection to `server` with this invocation's request id and tracing."""
@@ -136,6 +141,7 @@ class Session:
             user_agent=f"gpuaas-cli/{version()}",
             trace=self._trace,
             notice=self.out.say,
+            sleep=self.sleep,
             **options,
         )
 

@@ -27,12 +27,13 @@ class _Chart:
         self.gpus = _entries(topology, "gpus")
         self.nics = _entries(topology, "nics")
         self.nvmes = _entries(topology, "nvmes")
-        self.switches = _entries(topology, "switches")
+        self.nvswitches = _entries(topology, "nvswitches")
         self.slots = _merged(_entries(topology, "slots"), slots)
         self.slots_of_nic: dict[str, list[Json]] = {}
         for slot in self.slots:
-            if slot.get("nic") is not None:
-                self.slots_of_nic.setdefault(str(slot["nic"]), []).append(slot)
+            for nic in (slot.get("nic"), *(slot.get("extra_nics") or [])):
+                if nic is not None:
+                    self.slots_of_nic.setdefault(str(nic), []).append(slot)
 
     def lines(self) -> Iterator[str]:
         """The whole picture."""
@@ -71,25 +72,18 @@ class _Chart:
         return start + " · ".join(counts) + (f" ({shown})" if shown else "")
 
     def _branches(self, numa: Any) -> list[tuple[str, list[str]]]:
-        branches: list[tuple[str, list[str]]] = []
-        placed: set[int] = set()
-        for switch in self.switches:
-            if switch.get("numa") != numa:
+        """The NUMA node's devices, those under one switch together."""
+        branches: dict[str, tuple[str, list[str]]] = {}
+        for item in (*self.gpus, *self.nics, *self.nvmes):
+            if item.get("numa") != numa:
                 continue
-            under = [item for item in self._all() if self._is_under(item, switch)]
-            placed.update(id(item) for item in under)
-            if under:
-                label = f"switch {values.text(switch.get('id'))}"
-                branches.append((label, [self._device(item) for item in under]))
-        rest = [item for item in self._all() if item.get("numa") == numa and id(item) not in placed]
-        branches.extend((self._device(item), []) for item in rest)
-        return branches
-
-    def _all(self) -> list[Json]:
-        return [*self.gpus, *self.nics, *self.nvmes]
-
-    def _is_under(self, item: Json, switch: Json) -> bool:
-        return item.get("switch") is not None and item.get("switch") == switch.get("id")
+            switch = item.get("switch")
+            if switch is None:
+                branches[f"device {id(item)}"] = (self._device(item), [])
+                continue
+            label = f"switch {values.text(switch)}"
+            branches.setdefault(label, (label, []))[1].append(self._device(item))
+        return list(branches.values())
 
     def _device(self, item: Json) -> str:
         if any(item is gpu for gpu in self.gpus):
@@ -138,21 +132,31 @@ class _Chart:
         return None
 
     def _links(self) -> Iterator[str]:
+        if self.nvswitches:
+            yield f"{bold('NVSwitch')}  {len(self.nvswitches)} devices"
         links = _entries(self.topology, "nvlinks")
-        fabric = _entries(self.topology, "nvswitches")
-        if fabric:
-            yield f"{bold('NVSwitch')}  {len(fabric)} devices"
         if not links:
-            yield f"{bold('NVLink')}  {'through NVSwitch' if fabric else 'none known'}"
+            yield f"{bold('NVLink')}  none known"
             return
         yield bold("NVLink")
-        by_source: dict[str, list[str]] = {}
+        reach: dict[str, dict[str, int | None]] = {}
         for link in links:
-            count = link.get("count")
-            reach = values.text(link.get("to")) + (f" x{count}" if count else "")
-            by_source.setdefault(values.text(link.get("from")), []).append(reach)
-        for source, reached in by_source.items():
-            yield f"  {source} - {', '.join(reached)}"
+            far = reach.setdefault(self._end(link.get("from")), {})
+            name, count = self._end(link.get("to")), link.get("count")
+            known = far.get(name, 0)
+            far[name] = known + count if known is not None and isinstance(count, int) else None
+        for near, far in reach.items():
+            ends = (f"{name} x{count or '?'}" for name, count in far.items())
+            yield f"  {near}: {', '.join(ends)}"
+
+    def _end(self, pci: Any) -> str:
+        """A link's end by the name a person knows; the switches count as one fabric."""
+        for gpu in self.gpus:
+            if gpu.get("pci") == pci:
+                return f"GPU {values.text(gpu.get('index'))}"
+        if any(switch.get("pci") == pci for switch in self.nvswitches):
+            return "NVSwitch"
+        return values.text(pci)
 
     def _findings(self) -> Iterator[str]:
         findings = _entries(self.topology, "findings")

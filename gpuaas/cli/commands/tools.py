@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.completion import get_completion_script
+from typer.completion import shell_complete
+from typer.main import get_command
 
 from gpuaas.cli.client import page_of
 from gpuaas.cli.config import ENVIRONMENT
@@ -15,10 +16,11 @@ from gpuaas.cli.exits import MEANINGS
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import CHECK
 from gpuaas.cli.output import Column, Kind, column
-from gpuaas.cli.problems import UsageError
+from gpuaas.cli.problems import CliError, UsageError
 from gpuaas.cli.session import Session
 from gpuaas.cli.transport import SAFE_METHODS, json_of
 
+COMPLETE_VARIABLE = "_GPUAAS_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 EXIT_CODE = Kind("exit-code", (column("CODE"), column("MEANING")), key="code")
@@ -47,10 +49,9 @@ def register(app: typer.Typer) -> None:
         """Print a completion script: `eval "$(gpuaas completion bash)"`."""
         if shell not in SHELLS:
             raise UsageError(f"no completion for {shell!r}; choose from {', '.join(SHELLS)}")
-        script = get_completion_script(
-            prog_name="gpuaas", complete_var="_GPUAAS_COMPLETE", shell=shell
-        )
-        session.out.stdout.write(script + "\n")
+        code = shell_complete(get_command(app), {}, "gpuaas", COMPLETE_VARIABLE, f"source_{shell}")
+        if code:
+            raise CliError(f"no completion script for {shell}")
 
 
 def _api(app: typer.Typer) -> None:
@@ -83,7 +84,7 @@ def _api(app: typer.Typer) -> None:
         verb = method.upper()
         if verb not in METHODS:
             raise UsageError(f"no method {method!r}")
-        params = dict(_pair(item, "=") for item in query or [])
+        params: dict[str, Any] = dict(_pair(item, "=") for item in query or [])
         if everything:
             if verb != "GET":
                 raise UsageError("--all is for GET")

@@ -1,0 +1,1 @@
+"""The command line client against a small server over real HTTP."""
