@@ -13,8 +13,9 @@ def main(report: Path, failed_parts: list[str]) -> str:
     """The closing line. A report that is missing counts as one failure."""
     passed = skipped = 0
     failed = sum(part != "test" for part in failed_parts)
-    if report.exists():
-        for suite in parse(report).getroot().iter("testsuite"):
+    root = parse(report).getroot() if report.exists() else None
+    if root is not None:
+        for suite in root.iter("testsuite"):
             count = {key: int(suite.get(key, "0")) for key in ("tests", "failures", "errors")}
             skips = int(suite.get("skipped", "0"))
             broken = count["failures"] + count["errors"]

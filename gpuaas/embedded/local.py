@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +55,7 @@ def up(
     try:
         _end_leftovers(folders, say)
         plan = make_plan(folders)
-        facts: dict[str, object] = {"pid": os.getpid(), "url": plan.url, "since": time.time()}
+        facts: dict[str, object] = {"pid": os.getpid(), "url": plan.url}
         lock.say(facts)
         runner = Runner(
             [*plan.parts, *extra(plan)],

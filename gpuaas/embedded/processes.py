@@ -134,7 +134,7 @@ def command_line(pid: int) -> str:
     try:
         return proc.read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     except OSError:
-        if sys.platform == "linux":
+        if Path("/proc/self").exists():
             return ""
     shown = subprocess.run(
         ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False

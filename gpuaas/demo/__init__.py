@@ -1,0 +1,1 @@
+"""What does a person see first? Three tenants, twelve simulated hosts, and the story."""
