@@ -1,0 +1,73 @@
+"""What stands around every page: who is here, where they are, where they can go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpuaas.kernel.actor import Actor
+from tenants.models import Project, Tenant, User
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One place in the navigation; ``count`` is work that waits there."""
+
+    title: str
+    url: str
+    icon: str
+    count: int = 0
+    current: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A group of places under one heading (an empty heading for the first group)."""
+
+    title: str
+    links: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Crumb:
+    """One step of the way here; the last has no address."""
+
+    title: str
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Everything the frame template needs; pages never look it up themselves."""
+
+    place: str
+    home: str
+    search: str
+    user: User
+    actor: Actor
+    sections: tuple[Section, ...]
+    environment: str = ""
+    tenant: Tenant | None = None
+    tenants: tuple[Tenant, ...] = ()
+    projects: tuple[Project, ...] = ()
+    crumbs: tuple[Crumb, ...] = field(default=())
+
+    @property
+    def themes(self) -> tuple[tuple[str, str], ...]:
+        """What the reader may choose for colours."""
+        return (("auto", "As the system"), ("light", "Light"), ("dark", "Dark"))
+
+
+def with_current(sections: tuple[Section, ...], path: str) -> tuple[Section, ...]:
+    """The same sections with the link marked that leads closest to ``path``."""
+    urls = [link.url for section in sections for link in section.links]
+    best = max((url for url in urls if path.startswith(url)), key=len, default="")
+    return tuple(
+        Section(
+            section.title,
+            tuple(
+                Link(link.title, link.url, link.icon, link.count, link.url == best)
+                for link in section.links
+            ),
+        )
+        for section in sections
+    )
