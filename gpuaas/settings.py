@@ -41,6 +41,7 @@ INSTALLED_APPS = [
     "admission",
     "placement",
     "runtime_enforcement",
+    "gpuaas.ui",
     "gpuaas.api",
     "gpuaas.portal",
     "gpuaas.console",
