@@ -1,3 +1,6 @@
+import django.contrib.postgres.constraints
+import django.contrib.postgres.fields
+import django.db.models.deletion
 import django.db.models.functions.datetime
 import django_fsm
 from django.contrib.postgres.operations import BtreeGistExtension
@@ -11,13 +14,196 @@ import placement.models.node
 class Migration(migrations.Migration):
     initial = True
 
-    dependencies = []
+    dependencies = [
+        ("admission", "0002_relations"),
+        ("tenants", "0002_charge_function"),
+    ]
 
     operations = [
         BtreeGistExtension(),
         migrations.RunSQL(
             "CREATE SEQUENCE placement_node_num AS integer",
             "DROP SEQUENCE placement_node_num",
+        ),
+        migrations.CreateModel(
+            name="Image",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=gpuaas.kernel.ids.new_id,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                ("name", models.SlugField(max_length=60, unique=True)),
+                ("title", models.CharField(max_length=120)),
+                ("shapes", models.JSONField(default=list)),
+                ("reference", models.CharField(max_length=200)),
+                ("username", models.CharField(default="ubuntu", max_length=32)),
+                ("retired_at", models.DateTimeField(null=True)),
+            ],
+            options={
+                "abstract": False,
+            },
+        ),
+        migrations.CreateModel(
+            name="Node",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=gpuaas.kernel.ids.new_id,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "state_since",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
+                ),
+                ("version", models.PositiveIntegerField(default=1)),
+                (
+                    "num",
+                    models.IntegerField(
+                        db_default=placement.models.node.NextNumber(),
+                        editable=False,
+                        help_text="Integer key of the claim constraint.",
+                        unique=True,
+                    ),
+                ),
+                ("name", models.CharField(max_length=63, unique=True)),
+                (
+                    "state",
+                    django_fsm.FSMField(
+                        choices=[
+                            ("enrolling", "Enrolling"),
+                            ("inspecting", "Inspecting"),
+                            ("verifying", "Verifying"),
+                            ("ready", "Ready"),
+                            ("maintenance", "Maintenance"),
+                            ("quarantined", "Quarantined"),
+                            ("retired", "Retired"),
+                        ],
+                        db_index=True,
+                        default="enrolling",
+                        max_length=24,
+                    ),
+                ),
+                (
+                    "intended",
+                    models.CharField(
+                        choices=[("slices", "Slices"), ("baremetal", "Baremetal"), ("any", "Any")],
+                        default="any",
+                        max_length=10,
+                    ),
+                ),
+                ("zone", models.CharField(blank=True, max_length=40)),
+                ("block", models.CharField(blank=True, max_length=40)),
+                ("rack", models.CharField(blank=True, max_length=40)),
+                ("generation", models.BigIntegerField(default=0)),
+                ("slot_count", models.PositiveSmallIntegerField(default=0)),
+                ("free_count", models.PositiveSmallIntegerField(default=0)),
+                ("free_mask", models.BigIntegerField(default=0)),
+                (
+                    "exclusive_mask",
+                    models.BigIntegerField(default=0, help_text="Slots whose NIC is theirs alone."),
+                ),
+                (
+                    "layout",
+                    models.CharField(
+                        blank=True,
+                        help_text="numa.switch.domain of each slot, joined by |.",
+                        max_length=800,
+                    ),
+                ),
+                ("schedulable", models.BooleanField(default=False)),
+                ("boot_id", models.CharField(blank=True, max_length=64)),
+                ("agent_version", models.CharField(blank=True, max_length=40)),
+                ("last_seen_at", models.DateTimeField(null=True)),
+                (
+                    "health",
+                    models.CharField(
+                        choices=[("ok", "Ok"), ("degraded", "Degraded"), ("unknown", "Unknown")],
+                        default="unknown",
+                        max_length=10,
+                    ),
+                ),
+                ("conditions", models.JSONField(default=list)),
+                ("observed", models.JSONField(default=dict)),
+                ("observed_at", models.DateTimeField(null=True)),
+                ("observed_seq", models.BigIntegerField(default=0)),
+                ("topology", models.JSONField(default=dict)),
+                ("topology_at", models.DateTimeField(null=True)),
+                ("projected", models.JSONField(default=dict)),
+                ("projected_at", models.DateTimeField(null=True)),
+            ],
+        ),
+        migrations.CreateModel(
+            name="NodeFamily",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=gpuaas.kernel.ids.new_id,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                ("name", models.SlugField(max_length=60, unique=True)),
+                ("title", models.CharField(max_length=120)),
+                ("gpu_model", models.CharField(blank=True, max_length=80)),
+                ("slots", models.PositiveSmallIntegerField()),
+            ],
+            options={
+                "abstract": False,
+            },
+        ),
+        migrations.CreateModel(
+            name="Pool",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=gpuaas.kernel.ids.new_id,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                ("name", models.SlugField(max_length=60, unique=True)),
+                ("title", models.CharField(blank=True, max_length=120)),
+            ],
+            options={
+                "abstract": False,
+            },
         ),
         migrations.CreateModel(
             name="Allocation",
@@ -108,6 +294,41 @@ class Migration(migrations.Migration):
                 ("active_at", models.DateTimeField(null=True)),
                 ("release_asked_at", models.DateTimeField(null=True)),
                 ("released_at", models.DateTimeField(null=True)),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, to="tenants.project"
+                    ),
+                ),
+                (
+                    "request",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT, to="admission.admissionrequest"
+                    ),
+                ),
+                (
+                    "sku",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, to="tenants.sku"
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="allocations",
+                        to="tenants.tenant",
+                    ),
+                ),
+                (
+                    "node",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="allocations",
+                        to="placement.node",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
@@ -163,17 +384,39 @@ class Migration(migrations.Migration):
                 ("attempt", models.PositiveIntegerField(default=1)),
                 ("boot_id", models.CharField(blank=True, max_length=64)),
                 ("ended_at", models.DateTimeField(null=True)),
-            ],
-        ),
-        migrations.CreateModel(
-            name="ClaimDevice",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
                 (
-                    "uid",
-                    models.CharField(help_text="kind:identity, such as gpu:GPU-…", max_length=100),
+                    "allocation",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="claims",
+                        to="placement.allocation",
+                    ),
                 ),
-                ("live", models.BooleanField(default=True)),
+                (
+                    "resource_class",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        to="tenants.resourceclass",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        to="tenants.tenant",
+                    ),
+                ),
+                (
+                    "node",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="claims",
+                        to="placement.node",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
@@ -198,89 +441,14 @@ class Migration(migrations.Migration):
                 ("asked_by", models.JSONField()),
                 ("approved_by", models.JSONField(null=True)),
                 ("approved_at", models.DateTimeField(null=True)),
-            ],
-            options={
-                "abstract": False,
-            },
-        ),
-        migrations.CreateModel(
-            name="CleanupProof",
-            fields=[
                 (
-                    "id",
-                    models.UUIDField(
-                        default=gpuaas.kernel.ids.new_id,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
+                    "claim",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="override",
+                        to="placement.claim",
                     ),
                 ),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-                ("attempt", models.PositiveIntegerField()),
-                ("boot_id", models.CharField(max_length=64)),
-                ("steps", models.JSONField()),
-                ("complete", models.BooleanField()),
-                ("missing", models.JSONField(default=list)),
-            ],
-        ),
-        migrations.CreateModel(
-            name="GpuDevice",
-            fields=[
-                (
-                    "id",
-                    models.UUIDField(
-                        default=gpuaas.kernel.ids.new_id,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-                ("uuid", models.CharField(max_length=80)),
-                ("uuid_source", models.CharField(blank=True, max_length=20)),
-                ("index", models.PositiveSmallIntegerField()),
-                ("pci", models.CharField(blank=True, max_length=20)),
-                ("model", models.CharField(blank=True, max_length=80)),
-                ("memory_bytes", models.BigIntegerField(null=True)),
-                ("numa", models.PositiveSmallIntegerField(null=True)),
-                ("switch", models.CharField(blank=True, max_length=40)),
-                ("seen_at", models.DateTimeField()),
-            ],
-        ),
-        migrations.CreateModel(
-            name="Image",
-            fields=[
-                (
-                    "id",
-                    models.UUIDField(
-                        default=gpuaas.kernel.ids.new_id,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-                ("name", models.SlugField(max_length=60, unique=True)),
-                ("title", models.CharField(max_length=120)),
-                ("shapes", models.JSONField(default=list)),
-                ("reference", models.CharField(max_length=200)),
-                ("username", models.CharField(default="ubuntu", max_length=32)),
-                ("retired_at", models.DateTimeField(null=True)),
             ],
             options={
                 "abstract": False,
@@ -309,98 +477,18 @@ class Migration(migrations.Migration):
                 ("used_at", models.DateTimeField(null=True)),
                 ("used_key", models.CharField(blank=True, max_length=64)),
                 ("created_by", models.JSONField(default=dict)),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="join_tokens",
+                        to="placement.node",
+                    ),
+                ),
             ],
             options={
                 "abstract": False,
             },
-        ),
-        migrations.CreateModel(
-            name="Node",
-            fields=[
-                (
-                    "id",
-                    models.UUIDField(
-                        default=gpuaas.kernel.ids.new_id,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-                (
-                    "state_since",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
-                ("version", models.PositiveIntegerField(default=1)),
-                (
-                    "num",
-                    models.IntegerField(
-                        db_default=placement.models.node.NextNumber(),
-                        editable=False,
-                        help_text="Integer key of the claim constraint.",
-                        unique=True,
-                    ),
-                ),
-                ("name", models.CharField(max_length=63, unique=True)),
-                (
-                    "state",
-                    django_fsm.FSMField(
-                        choices=[
-                            ("enrolling", "Enrolling"),
-                            ("inspecting", "Inspecting"),
-                            ("verifying", "Verifying"),
-                            ("ready", "Ready"),
-                            ("maintenance", "Maintenance"),
-                            ("quarantined", "Quarantined"),
-                            ("retired", "Retired"),
-                        ],
-                        db_index=True,
-                        default="enrolling",
-                        max_length=24,
-                    ),
-                ),
-                (
-                    "intended",
-                    models.CharField(
-                        choices=[("slices", "Slices"), ("baremetal", "Baremetal"), ("any", "Any")],
-                        default="any",
-                        max_length=10,
-                    ),
-                ),
-                ("zone", models.CharField(blank=True, max_length=40)),
-                ("block", models.CharField(blank=True, max_length=40)),
-                ("rack", models.CharField(blank=True, max_length=40)),
-                ("generation", models.BigIntegerField(default=0)),
-                ("slot_count", models.PositiveSmallIntegerField(default=0)),
-                ("free_count", models.PositiveSmallIntegerField(default=0)),
-                ("free_mask", models.BigIntegerField(default=0)),
-                ("schedulable", models.BooleanField(default=False)),
-                ("slice_ready", models.BooleanField(default=False)),
-                ("boot_id", models.CharField(blank=True, max_length=64)),
-                ("agent_version", models.CharField(blank=True, max_length=40)),
-                ("last_seen_at", models.DateTimeField(null=True)),
-                (
-                    "health",
-                    models.CharField(
-                        choices=[("ok", "Ok"), ("degraded", "Degraded"), ("unknown", "Unknown")],
-                        default="unknown",
-                        max_length=10,
-                    ),
-                ),
-                ("conditions", models.JSONField(default=list)),
-                ("observed", models.JSONField(default=dict)),
-                ("observed_at", models.DateTimeField(null=True)),
-                ("observed_seq", models.BigIntegerField(default=0)),
-                ("topology", models.JSONField(default=dict)),
-                ("topology_at", models.DateTimeField(null=True)),
-                ("projected", models.JSONField(default=dict)),
-                ("projected_at", models.DateTimeField(null=True)),
-            ],
         ),
         migrations.CreateModel(
             name="NodeCredential",
@@ -425,6 +513,14 @@ class Migration(migrations.Migration):
                 ("revoked_at", models.DateTimeField(null=True)),
                 ("last_sequence", models.BigIntegerField(default=0)),
                 ("last_seen_at", models.DateTimeField(null=True)),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="credentials",
+                        to="placement.node",
+                    ),
+                ),
             ],
             options={
                 "abstract": False,
@@ -452,34 +548,25 @@ class Migration(migrations.Migration):
                 ("owner", models.JSONField(default=dict)),
                 ("reason", models.TextField()),
                 ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="drains",
+                        to="placement.node",
+                    ),
+                ),
             ],
         ),
-        migrations.CreateModel(
-            name="NodeFamily",
-            fields=[
-                (
-                    "id",
-                    models.UUIDField(
-                        default=gpuaas.kernel.ids.new_id,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-                ("name", models.SlugField(max_length=60, unique=True)),
-                ("title", models.CharField(max_length=120)),
-                ("gpu_model", models.CharField(blank=True, max_length=80)),
-                ("slots", models.PositiveSmallIntegerField()),
-            ],
-            options={
-                "abstract": False,
-            },
+        migrations.AddField(
+            model_name="node",
+            name="family",
+            field=models.ForeignKey(
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="nodes",
+                to="placement.nodefamily",
+            ),
         ),
         migrations.CreateModel(
             name="NodeTask",
@@ -542,32 +629,33 @@ class Migration(migrations.Migration):
                 ("error", models.JSONField(null=True)),
                 ("run_id", models.UUIDField(null=True)),
                 ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "allocation",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="tasks",
+                        to="placement.allocation",
+                    ),
+                ),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="tasks",
+                        to="placement.node",
+                    ),
+                ),
             ],
         ),
-        migrations.CreateModel(
-            name="Pool",
-            fields=[
-                (
-                    "id",
-                    models.UUIDField(
-                        default=gpuaas.kernel.ids.new_id,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-                ("name", models.SlugField(max_length=60, unique=True)),
-                ("title", models.CharField(blank=True, max_length=120)),
-            ],
-            options={
-                "abstract": False,
-            },
+        migrations.AddField(
+            model_name="node",
+            name="pool",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="nodes",
+                to="placement.pool",
+            ),
         ),
         migrations.CreateModel(
             name="Slot",
@@ -611,11 +699,11 @@ class Migration(migrations.Migration):
                 ("gpu_uuid", models.CharField(max_length=80)),
                 ("gpu_index", models.PositiveSmallIntegerField()),
                 ("numa", models.PositiveSmallIntegerField(null=True)),
-                ("switch", models.CharField(blank=True, max_length=40)),
-                ("nvlink_domain", models.CharField(blank=True, max_length=40)),
-                ("cpuset", models.CharField(blank=True, max_length=400)),
+                ("switch", models.CharField(blank=True, max_length=120)),
+                ("nvlink_domain", models.CharField(blank=True, max_length=120)),
+                ("cpuset", models.TextField(blank=True)),
                 ("memory_bytes", models.BigIntegerField(null=True)),
-                ("nic", models.CharField(blank=True, max_length=80)),
+                ("nic", models.CharField(blank=True, max_length=120)),
                 (
                     "nic_mode",
                     models.CharField(
@@ -628,12 +716,105 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
-                ("nvme", models.CharField(blank=True, max_length=80)),
+                ("nvme", models.CharField(blank=True, max_length=120)),
+                (
+                    "nvme_mode",
+                    models.CharField(
+                        choices=[
+                            ("exclusive", "Exclusive"),
+                            ("shared", "Shared"),
+                            ("none", "None"),
+                            ("unknown", "Unknown"),
+                        ],
+                        default="unknown",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "devices",
+                    models.JSONField(
+                        default=dict,
+                        help_text="What is handed over with the slot, as a node task names it.",
+                    ),
+                ),
+                (
+                    "device_uids",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=160),
+                        default=list,
+                        help_text="The identities that a claim holds alone: gpu:…, nic:…, nvme:….",
+                        size=None,
+                    ),
+                ),
                 ("block_reason", models.CharField(blank=True, max_length=200)),
                 ("block_owner", models.JSONField(null=True)),
                 ("approved_by", models.JSONField(null=True)),
                 ("approved_at", models.DateTimeField(null=True)),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="slots",
+                        to="placement.node",
+                    ),
+                ),
             ],
+        ),
+        migrations.CreateModel(
+            name="CleanupProof",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=gpuaas.kernel.ids.new_id,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                ("attempt", models.PositiveIntegerField()),
+                ("boot_id", models.CharField(max_length=64)),
+                ("steps", models.JSONField()),
+                ("complete", models.BooleanField()),
+                ("missing", models.JSONField(default=list)),
+                (
+                    "claim",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="proofs",
+                        to="placement.claim",
+                    ),
+                ),
+                (
+                    "task",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, to="placement.nodetask"
+                    ),
+                ),
+                (
+                    "slot",
+                    models.ForeignKey(
+                        null=True, on_delete=django.db.models.deletion.PROTECT, to="placement.slot"
+                    ),
+                ),
+            ],
+        ),
+        migrations.AddField(
+            model_name="claim",
+            name="slot",
+            field=models.ForeignKey(
+                db_index=False,
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="claims",
+                to="placement.slot",
+            ),
         ),
         migrations.CreateModel(
             name="TaskObservation",
@@ -657,9 +838,187 @@ class Migration(migrations.Migration):
                 ("boot_id", models.CharField(max_length=64)),
                 ("outcome", models.CharField(max_length=12)),
                 ("payload", models.JSONField()),
+                (
+                    "task",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="observations",
+                        to="placement.nodetask",
+                    ),
+                ),
             ],
             options={
                 "abstract": False,
             },
+        ),
+        migrations.CreateModel(
+            name="ClaimDevice",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                (
+                    "uid",
+                    models.CharField(help_text="kind:identity, such as gpu:GPU-…", max_length=160),
+                ),
+                ("live", models.BooleanField(default=True)),
+                (
+                    "claim",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="devices",
+                        to="placement.claim",
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("live", True)), fields=("uid",), name="device_held_once"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="GpuDevice",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=gpuaas.kernel.ids.new_id,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                ("uuid", models.CharField(max_length=80)),
+                ("uuid_source", models.CharField(blank=True, max_length=20)),
+                ("index", models.PositiveSmallIntegerField()),
+                ("pci", models.CharField(blank=True, max_length=20)),
+                ("model", models.CharField(blank=True, max_length=200)),
+                ("memory_bytes", models.BigIntegerField(null=True)),
+                ("numa", models.PositiveSmallIntegerField(null=True)),
+                ("switch", models.CharField(blank=True, max_length=120)),
+                ("seen_at", models.DateTimeField()),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="gpus",
+                        to="placement.node",
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("uuid",), name="gpu_is_in_one_node")
+                ],
+            },
+        ),
+        migrations.AddIndex(
+            model_name="allocation",
+            index=models.Index(fields=["tenant", "-created_at"], name="allocation_tenant"),
+        ),
+        migrations.AddIndex(
+            model_name="allocation",
+            index=models.Index(
+                condition=models.Q(("state", "released"), _negated=True),
+                fields=["node"],
+                name="allocation_live",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="nodedrain",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("ended_at__isnull", True)),
+                fields=("node", "slot_index"),
+                name="one_open_drain",
+                nulls_distinct=False,
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="nodetask",
+            index=models.Index(
+                condition=models.Q(("state__in", ["pending", "leased"])),
+                fields=["node", "due_at"],
+                name="task_waiting",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="nodetask",
+            index=models.Index(
+                condition=models.Q(("state", "leased")), fields=["lease_until"], name="task_lease"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="node",
+            index=models.Index(
+                condition=models.Q(("schedulable", True)),
+                fields=["pool", "family", "free_count", "num"],
+                name="node_free",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="node",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("free_mask__gte", 0), ("slot_count__lte", 62)),
+                name="slots_fit_the_mask",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="slot",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state", "retired"), _negated=True),
+                fields=("node", "index"),
+                name="slot_once",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="slot",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state", "retired"), _negated=True),
+                fields=("gpu_uuid",),
+                name="gpu_in_one_slot",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="cleanupproof",
+            constraint=models.UniqueConstraint(
+                fields=("claim", "attempt"), name="one_proof_per_attempt"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="claim",
+            index=models.Index(
+                condition=models.Q(
+                    ("state__in", ["reserved", "active", "releasing", "cleanup_blocked"])
+                ),
+                fields=["tenant", "resource_class"],
+                name="claim_charged",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="claim",
+            index=models.Index(
+                condition=models.Q(
+                    ("state__in", ["reserved", "active", "releasing", "cleanup_blocked"])
+                ),
+                fields=["node_num"],
+                name="claim_live_node",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="claim",
+            constraint=django.contrib.postgres.constraints.ExclusionConstraint(
+                condition=models.Q(
+                    ("state__in", ["reserved", "active", "releasing", "cleanup_blocked"])
+                ),
+                expressions=[("node_num", "="), ("span", "&&")],
+                name="no_double_claim",
+            ),
         ),
     ]

@@ -141,7 +141,7 @@ class ClaimDevice(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     claim = models.ForeignKey(Claim, on_delete=models.CASCADE, related_name="devices")
-    uid = models.CharField(max_length=100, help_text="kind:identity, such as gpu:GPU-…")
+    uid = models.CharField(max_length=160, help_text="kind:identity, such as gpu:GPU-…")
     live = models.BooleanField(default=True)
 
     class Meta:

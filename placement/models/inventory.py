@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
@@ -39,10 +40,10 @@ class GpuDevice(Base):
     uuid_source = models.CharField(max_length=20, blank=True)
     index = models.PositiveSmallIntegerField()
     pci = models.CharField(max_length=20, blank=True)
-    model = models.CharField(max_length=80, blank=True)
+    model = models.CharField(max_length=200, blank=True)
     memory_bytes = models.BigIntegerField(null=True)
     numa = models.PositiveSmallIntegerField(null=True)
-    switch = models.CharField(max_length=40, blank=True)
+    switch = models.CharField(max_length=120, blank=True)
     seen_at = models.DateTimeField()
 
     class Meta:
@@ -72,13 +73,22 @@ class Slot(Stateful):
     gpu_uuid = models.CharField(max_length=80)
     gpu_index = models.PositiveSmallIntegerField()
     numa = models.PositiveSmallIntegerField(null=True)
-    switch = models.CharField(max_length=40, blank=True)
-    nvlink_domain = models.CharField(max_length=40, blank=True)
-    cpuset = models.CharField(max_length=400, blank=True)
+    switch = models.CharField(max_length=120, blank=True)
+    nvlink_domain = models.CharField(max_length=120, blank=True)
+    cpuset = models.TextField(blank=True)
     memory_bytes = models.BigIntegerField(null=True)
-    nic = models.CharField(max_length=80, blank=True)
+    nic = models.CharField(max_length=120, blank=True)
     nic_mode = models.CharField(max_length=10, choices=NicMode.choices)
-    nvme = models.CharField(max_length=80, blank=True)
+    nvme = models.CharField(max_length=120, blank=True)
+    nvme_mode = models.CharField(max_length=10, choices=NicMode.choices, default=NicMode.UNKNOWN)
+    devices = models.JSONField(
+        default=dict, help_text="What is handed over with the slot, as a node task names it."
+    )
+    device_uids = ArrayField(
+        models.CharField(max_length=160),
+        default=list,
+        help_text="The identities that a claim holds alone: gpu:…, nic:…, nvme:….",
+    )
     block_reason = models.CharField(max_length=200, blank=True)
     block_owner = models.JSONField(null=True)
     approved_by = models.JSONField(null=True)

@@ -86,8 +86,11 @@ class Node(Stateful):
     slot_count = models.PositiveSmallIntegerField(default=0)
     free_count = models.PositiveSmallIntegerField(default=0)
     free_mask = models.BigIntegerField(default=0)
+    exclusive_mask = models.BigIntegerField(default=0, help_text="Slots whose NIC is theirs alone.")
+    layout = models.CharField(
+        max_length=800, blank=True, help_text="numa.switch.domain of each slot, joined by |."
+    )
     schedulable = models.BooleanField(default=False)
-    slice_ready = models.BooleanField(default=False)
 
     boot_id = models.CharField(max_length=64, blank=True)
     agent_version = models.CharField(max_length=40, blank=True)

@@ -379,6 +379,14 @@ class Migration(migrations.Migration):
                 ("used_milli", models.BigIntegerField(default=0)),
                 ("grandfathered_milli", models.BigIntegerField(default=0)),
                 (
+                    "admitting",
+                    models.BooleanField(
+                        default=True,
+                        help_text="False while the tenant is not active; read under this row's lock, so that "
+                        "a suspension and a placement beside it are in one order or the other.",
+                    ),
+                ),
+                (
                     "resource_class",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.PROTECT, to="tenants.resourceclass"

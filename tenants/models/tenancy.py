@@ -97,6 +97,11 @@ class QuotaCounter(models.Model):
     limit_milli = models.BigIntegerField(default=0)
     used_milli = models.BigIntegerField(default=0)
     grandfathered_milli = models.BigIntegerField(default=0)
+    admitting = models.BooleanField(
+        default=True,
+        help_text="False while the tenant is not active; read under this row's lock, so that "
+        "a suspension and a placement beside it are in one order or the other.",
+    )
 
     class Meta:
         constraints: ClassVar = [

@@ -1,0 +1,60 @@
+"""What is a node's posture, and may anything new be placed on it?  Derived, never a flag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+POSTURES = (
+    "fully_available",
+    "partially_allocated",
+    "fully_allocated",
+    "exclusive_baremetal",
+    "draining",
+    "cleanup_blocked",
+    "unavailable",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What posture is derived from: claims and evidence, read together."""
+
+    state: str
+    draining: bool
+    health: str
+    blocking_conditions: tuple[str, ...]
+    approved: int
+    free: int
+    whole_claimed: bool
+    slot_claims: int
+    cleanup_blocked: int
+
+
+def schedulable(facts: NodeFacts) -> bool:
+    """Whether new work may be placed: ready, healthy, known, not draining."""
+    return (
+        facts.state == "ready"
+        and not facts.draining
+        and facts.health == "ok"
+        and not facts.blocking_conditions
+        and facts.approved > 0
+    )
+
+
+def posture(facts: NodeFacts) -> str:
+    """One of the seven postures. The most restrictive that holds is shown."""
+    if facts.state != "ready" or facts.health != "ok" or facts.blocking_conditions:
+        return "unavailable"
+    if facts.approved == 0:
+        return "unavailable"
+    if facts.cleanup_blocked:
+        return "cleanup_blocked"
+    if facts.draining:
+        return "draining"
+    if facts.whole_claimed:
+        return "exclusive_baremetal"
+    if facts.slot_claims and facts.free == 0:
+        return "fully_allocated"
+    if facts.slot_claims:
+        return "partially_allocated"
+    return "fully_available" if facts.free else "unavailable"

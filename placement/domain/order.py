@@ -1,0 +1,24 @@
+"""What is being asked for?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+WHOLE_NODE = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationOrder:
+    """One request for capacity, as the tenant wrote it.
+
+    ``slots`` is None for the SKU's smallest size; whole-node SKUs take no number.
+    """
+
+    sku: str
+    slots: int | None = None
+    name: str = ""
+    image: str = ""
+    ssh_key_ids: tuple[UUID, ...] = ()
+    wait: bool = False
+    tier: str = ""

@@ -1,0 +1,36 @@
+"""Who may do what in a tenant?  Roles and token scopes, in one table."""
+
+from __future__ import annotations
+
+RANK = {"billing": 0, "viewer": 1, "member": 2, "admin": 3, "owner": 4}
+
+ACTIONS: dict[str, frozenset[str]] = {
+    "allocations:read": frozenset({"owner", "admin", "member", "viewer"}),
+    "allocations:write": frozenset({"owner", "admin", "member"}),
+    "catalogue:read": frozenset({"owner", "admin", "member", "viewer", "billing"}),
+    "projects:read": frozenset({"owner", "admin", "member", "viewer", "billing"}),
+    "projects:write": frozenset({"owner", "admin"}),
+    "envelopes:read": frozenset({"owner", "admin", "member", "viewer", "billing"}),
+    "keys:read": frozenset({"owner", "admin", "member", "viewer"}),
+    "keys:write": frozenset({"owner", "admin", "member"}),
+    "tokens:read": frozenset({"owner", "admin", "member", "viewer", "billing"}),
+    "tokens:write": frozenset({"owner", "admin", "member", "viewer", "billing"}),
+    "members:read": frozenset({"owner", "admin", "member", "viewer", "billing"}),
+    "members:write": frozenset({"owner", "admin"}),
+    "events:read": frozenset({"owner", "admin", "member", "viewer"}),
+}
+"""Every scope of a tenant's token, and the roles that carry it."""
+
+OPERATOR_ACTIONS = frozenset(
+    {"operator:read", "nodes:write", "tenants:write", "catalogue:write", "cleanup:write"}
+)
+"""Scopes that only an operator's token can have."""
+
+
+def may(action: str, *, role: str, operator: bool, scopes: frozenset[str]) -> bool:
+    """Whether somebody of this role (or an operator) with these token scopes may act.
+
+    Empty ``scopes`` means a session or an unrestricted token: the role alone decides.
+    """
+    allowed = operator if action in OPERATOR_ACTIONS else role in ACTIONS.get(action, frozenset())
+    return allowed and (not scopes or action in scopes)

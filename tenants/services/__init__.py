@@ -1,0 +1,1 @@
+"""Writes of the tenants app, one module a noun."""

@@ -1,0 +1,199 @@
+"""Who is calling, and which keys do they hold?"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Iterable
+from datetime import timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+
+from gpuaas.kernel import clock, errors, events
+from gpuaas.kernel.actor import Actor
+from tenants.domain import roles, tokens
+from tenants.domain.sshkeys import BadKey, parse_public_key
+from tenants.errors import NameTaken, ScopeUnknown, SshKeyInvalid
+from tenants.models import ApiToken, Member, SshKey, User
+from tenants.services.tenancy import checked_name
+
+PEPPER_ID = "v1"
+MAX_TOKEN_DAYS = 365
+LAST_USED_RESOLUTION = timedelta(minutes=5)
+
+
+def _pepper() -> bytes:
+    return hmac.new(settings.SECRET_KEY.encode(), b"gpuaas.api-token.v1", "sha256").digest()
+
+
+def role_in(*, user_id: UUID, tenant_id: UUID) -> str:
+    """The member's role, or an empty string."""
+    found = Member.objects.filter(user_id=user_id, tenant_id=tenant_id).values_list("role").first()
+    return str(found[0]) if found else ""
+
+
+def user_actor(*, user: User, tenant_id: UUID | None, request_id: str = "") -> Actor:
+    """The person as an actor; operators act on the platform's side when no tenant is named."""
+    role = role_in(user_id=user.pk, tenant_id=tenant_id) if tenant_id else ""
+    return Actor(
+        kind="user",
+        id=str(user.pk),
+        name=user.email,
+        tenant_id=tenant_id if role else None,
+        operator=user.is_staff,
+        role=role,
+        request_id=request_id,
+    )
+
+
+@transaction.atomic
+def token_create(
+    *,
+    user: User,
+    tenant_id: UUID | None,
+    name: str,
+    scopes: Iterable[str],
+    expires_in_days: int,
+    actor: Actor,
+    project_id: UUID | None = None,
+) -> tuple[ApiToken, str]:
+    """A new token and its text, which is shown once and never again.
+
+    A tenant's token can carry tenant scopes, an operator's (no tenant) operator scopes.
+    """
+    known = roles.OPERATOR_ACTIONS if tenant_id is None else frozenset(roles.ACTIONS)
+    wanted = sorted(set(scopes))
+    strange = [scope for scope in wanted if scope not in known]
+    if strange:
+        raise ScopeUnknown(
+            f"Unknown scopes: {', '.join(strange)}.",
+            errors=(errors.FieldError("/scopes", "unknown", f"known: {', '.join(sorted(known))}"),),
+        )
+    if actor.scopes and not (wanted and set(wanted) <= actor.scopes):
+        raise errors.PermissionDenied("A token cannot make a token that may do more than itself.")
+    if not 1 <= expires_in_days <= MAX_TOKEN_DAYS:
+        raise errors.InvalidRequest(
+            f"A token lives 1 to {MAX_TOKEN_DAYS} days.",
+            errors=(
+                errors.FieldError("/expires_in_days", "out_of_range", f"1 to {MAX_TOKEN_DAYS}"),
+            ),
+        )
+    key = "".join(secrets.choice(tokens.ALPHABET) for _ in range(tokens.KEY_LENGTH))
+    secret = "".join(secrets.choice(tokens.ALPHABET) for _ in range(tokens.SECRET_LENGTH))
+    text = tokens.compose("pat", key, secret)
+    token = ApiToken.objects.create(
+        tenant_id=tenant_id,
+        user=user,
+        project_id=project_id,
+        name=checked_name(name),
+        key=key,
+        digest=tokens.digest(text, _pepper()),
+        pepper=PEPPER_ID,
+        scopes=wanted,
+        expires_at=clock.db_now() + timedelta(days=expires_in_days),
+    )
+    events.record(
+        kind="tenants.apitoken.create",
+        subject=token,
+        actor=actor,
+        after={"key": key, "scopes": wanted, "expires_in_days": expires_in_days},
+    )
+    return token, text
+
+
+@transaction.atomic
+def token_revoke(*, token_id: UUID, actor: Actor) -> None:
+    """End a token at once; repeating it changes nothing."""
+    token = ApiToken.objects.select_for_update(no_key=True, of=("self",)).filter(pk=token_id)
+    row = token.first()
+    if row is None:
+        raise errors.NotFound
+    if row.revoked_at is None:
+        row.revoked_at = clock.db_now()
+        row.save(update_fields=["revoked_at"])
+        events.record(kind="tenants.apitoken.revoke", subject=row, actor=actor)
+
+
+def token_authenticate(text: str, *, request_id: str = "") -> Actor | None:
+    """The actor behind a token, or None. Runs before any tenant scope, as the platform."""
+    parsed = tokens.parse(text)
+    if parsed is None:
+        return None
+    now = clock.db_now()
+    row = (
+        ApiToken.objects.select_related("user")
+        .filter(Q(revoked_at__isnull=True), key=parsed.key, expires_at__gt=now)
+        .first()
+    )
+    if row is None or not hmac.compare_digest(bytes(row.digest), tokens.digest(text, _pepper())):
+        return None
+    if not row.user.is_active:
+        return None
+    role = role_in(user_id=row.user_id, tenant_id=row.tenant_id) if row.tenant_id else ""
+    if row.tenant_id and not role:
+        return None
+    if row.last_used_at is None or now - row.last_used_at > LAST_USED_RESOLUTION:
+        ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
+    return Actor(
+        kind="token",
+        id=str(row.pk),
+        name=f"{row.user.email} ({row.name})",
+        tenant_id=row.tenant_id,
+        operator=row.user.is_staff and row.tenant_id is None,
+        role=role,
+        scopes=frozenset(row.scopes),
+        request_id=request_id,
+    )
+
+
+@transaction.atomic
+def ssh_key_add(
+    *, tenant_id: UUID, user_id: UUID, name: str, public_key: str, actor: Actor
+) -> SshKey:
+    """Keep a public key under a name."""
+    try:
+        key = parse_public_key(public_key)
+    except BadKey as bad:
+        raise SshKeyInvalid(
+            f"The key is refused: {bad}.",
+            errors=(errors.FieldError("/public_key", "ssh_key_invalid", str(bad)),),
+        ) from bad
+    try:
+        with transaction.atomic():
+            row = SshKey.objects.create(
+                tenant_id=tenant_id,
+                user_id=user_id,
+                name=checked_name(name or key.comment or key.kind),
+                public_key=key.line,
+                fingerprint=key.fingerprint,
+            )
+    except IntegrityError as taken:
+        raise NameTaken(
+            "This key has been added already.",
+            errors=(errors.FieldError("/public_key", "taken", "the tenant has this key"),),
+        ) from taken
+    events.record(
+        kind="tenants.sshkey.add",
+        subject=row,
+        actor=actor,
+        after={"fingerprint": key.fingerprint, "name": row.name},
+    )
+    return row
+
+
+@transaction.atomic
+def ssh_key_delete(*, key_id: UUID, actor: Actor) -> None:
+    """Forget a key; what runs keeps it until it is released."""
+    row = SshKey.objects.filter(pk=key_id).first()
+    if row is None:
+        raise errors.NotFound
+    events.record(
+        kind="tenants.sshkey.delete",
+        subject=row,
+        actor=actor,
+        before={"fingerprint": row.fingerprint, "name": row.name},
+    )
+    row.delete()
