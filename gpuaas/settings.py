@@ -8,7 +8,11 @@ import structlog
 from csp.constants import NONE, SELF
 from django.urls import reverse_lazy
 
+from gpuaas.celery import app as celery_app
 from gpuaas.config import Config
+
+# Every process sends its hints through this app, not only the workers.
+celery_app.set_default()
 
 CONFIG = Config.from_env()
 BASE_DIR = Path(__file__).resolve().parent.parent

@@ -65,14 +65,20 @@ def monotonic() -> float:
 
 def db_now() -> datetime:
     """The database's wall clock: what leases, deadlines and windows are measured by."""
-    if isinstance(_clock, FakeClock):
-        return _clock.now()
+    said = stand_in()
+    if said is not None:
+        return said
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
         row = cursor.fetchone()
     assert row is not None
     at: datetime = row[0]
     return at
+
+
+def stand_in() -> datetime | None:
+    """The time that a test says it is, to hand to SQL; None when the database may say it."""
+    return _clock.now() if isinstance(_clock, FakeClock) else None
 
 
 @contextmanager

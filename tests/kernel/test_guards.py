@@ -41,9 +41,12 @@ def test_with_no_tenant_named_the_tenant_role_sees_nothing() -> None:
 
 def test_the_tenant_role_cannot_touch_inventory() -> None:
     mine = _tenant("mine")
-    with pytest.raises(DatabaseError, match="permission denied"), tenant_scope(mine.pk):
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT * FROM placement_node")
+    with (
+        pytest.raises(DatabaseError, match="permission denied"),
+        tenant_scope(mine.pk),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("SELECT * FROM placement_node")
 
 
 def test_an_event_can_be_neither_changed_nor_removed() -> None:

@@ -1,0 +1,18 @@
+"""What does a Celery message make happen here?  Each is a hint to look at a row."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from celery import shared_task
+
+from gpuaas.kernel import errors, workflow
+
+
+@shared_task(name="gpuaas.kernel.drive")
+def drive_run(run_id: str) -> None:
+    """Take one run as far as it goes; a run that is gone is nobody's fault."""
+    try:
+        workflow.drive(UUID(run_id))
+    except errors.NotFound:
+        return
