@@ -197,8 +197,8 @@ def _report_problem(problem: ProblemError, out: Output) -> None:
         out.error(f"  what would help: {values.clean(problem.unblock)}")
     if problem.decision:
         out.error(f"  decision: {values.clean(problem.decision)}")
-    if problem.type.startswith("http"):
-        out.error(f"  more: {values.clean(problem.type)}")
+    if problem.docs:
+        out.error(f"  more: {values.clean(problem.docs)}")
     if problem.request_id:
         out.error(f"  request: {values.clean(problem.request_id)}")
     if problem.status == 401:

@@ -70,6 +70,7 @@ class ProblemError(CliError):
         self.retryable = bool(body.get("retryable", False))
         self.unblock = str(body.get("unblock") or "")
         self.decision = str(body.get("decision") or "")
+        self.docs = str(body.get("docs") or "")
         self.errors: list[Json] = [
             dict(entry) for entry in body.get("errors") or [] if isinstance(entry, Mapping)
         ]

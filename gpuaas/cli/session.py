@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
-from typing import Any, ClassVar
+from typing import Any
 
 from gpuaas.cli import values
 from gpuaas.cli.client import Client, segment
@@ -46,9 +46,6 @@ class Flags:
 class Session:
     """One invocation: everything a command needs, made when first used."""
 
-    # How the client pauses between retries and polls, in seconds; a test takes note instead.
-    sleep: ClassVar[Callable[[float], None]] = staticmethod(time.sleep)
-
     def __init__(self, flags: Flags, environ: Mapping[str, str] | None = None) -> None:
         self.flags = flags
         self.environ = os.environ if environ is None else environ
@@ -56,6 +53,11 @@ class Session:
         self._settings: Settings | None = None
         self._output: Output | None = None
         self._client: Client | None = None
+
+    @staticmethod
+    def sleep(seconds: float) -> None:
+        """Pause between retries and polls; a test takes note instead."""
+        time.sleep(seconds)
 
     @property
     def config(self) -> ConfigFile:

@@ -7,6 +7,7 @@ from gpuaas.cli import values
 from gpuaas.cli.output import bold, paint
 from gpuaas.cli.problems import Json
 
+_FABRIC = "NVSwitch"
 _TEE, _LAST, _BAR, _BLANK = "├─ ", "└─ ", "│  ", "   "
 
 
@@ -58,9 +59,9 @@ class _Chart:
         counts = [
             f"{len(numa_nodes)} NUMA",
             f"{len(self.gpus)} GPU",
-            f"{len(self.nics)} NIC",
-            f"{len(self.nvmes)} NVMe",
-            f"{len(self.slots)} slots",
+            self._count("NIC", self.nics),
+            self._count("NVMe", self.nvmes),
+            f"{len(self.slots)} slot" + ("" if len(self.slots) == 1 else "s"),
         ]
         states: dict[str, int] = {}
         for slot in self.slots:
@@ -70,6 +71,15 @@ class _Chart:
         host = values.text(self.topology.get("hostname"))
         start = "" if host == "-" else f"{bold(host)}  "
         return start + " · ".join(counts) + (f" ({shown})" if shown else "")
+
+    def _count(self, name: str, found: Sequence[Json]) -> str:
+        unknown = not found and self._is_unknown(name)
+        return f"{name} unknown" if unknown else f"{len(found)} {name}"
+
+    def _is_unknown(self, name: str) -> bool:
+        """Whether the report itself says that it does not know these devices."""
+        codes = {finding.get("code") for finding in _entries(self.topology, "findings")}
+        return f"{name.lower()}_unknown" in codes
 
     def _branches(self, numa: Any) -> list[tuple[str, list[str]]]:
         """The NUMA node's devices, those under one switch together."""
@@ -120,7 +130,8 @@ class _Chart:
         else:
             use = f"{modes.pop()} to slot {numbers}"
         kind = values.text(nic.get("kind") or "kind unknown")
-        return f"NIC {_label(nic)}  {kind}  {values.speed(nic.get('speed_mbps'))}  {use}"
+        name = f" ({values.text(nic['name'])})" if nic.get("name") else ""
+        return f"NIC {_label(nic)}{name}  {kind}  {values.speed(nic.get('speed_mbps'))}  {use}"
 
     def _slot_of(self, gpu: Json) -> Json | None:
         for slot in self.slots:
@@ -136,18 +147,23 @@ class _Chart:
             yield f"{bold('NVSwitch')}  {len(self.nvswitches)} devices"
         links = _entries(self.topology, "nvlinks")
         if not links:
-            yield f"{bold('NVLink')}  none known"
+            yield f"{bold('NVLink')}  {'unknown' if self._is_unknown('NVLink') else 'none'}"
             return
         yield bold("NVLink")
         reach: dict[str, dict[str, int | None]] = {}
         for link in links:
-            far = reach.setdefault(self._end(link.get("from")), {})
-            name, count = self._end(link.get("to")), link.get("count")
-            known = far.get(name, 0)
-            far[name] = known + count if known is not None and isinstance(count, int) else None
-        for near, far in reach.items():
-            ends = (f"{name} x{count or '?'}" for name, count in far.items())
-            yield f"  {near}: {', '.join(ends)}"
+            near, far = self._end(link.get("from")), self._end(link.get("to"))
+            if near == _FABRIC:
+                near, far = far, near
+            ends, count = reach.setdefault(near, {}), link.get("count")
+            known = ends.get(far, 0)
+            ends[far] = known + count if known is not None and isinstance(count, int) else None
+        alike: dict[str, list[str]] = {}
+        for near, ends in reach.items():
+            text = ", ".join(f"{far} x{count}" if count else far for far, count in ends.items())
+            alike.setdefault(text, []).append(near)
+        for text, nears in alike.items():
+            yield f"  {_listed(nears)} - {text}"
 
     def _end(self, pci: Any) -> str:
         """A link's end by the name a person knows; the switches count as one fabric."""
@@ -155,7 +171,7 @@ class _Chart:
             if gpu.get("pci") == pci:
                 return f"GPU {values.text(gpu.get('index'))}"
         if any(switch.get("pci") == pci for switch in self.nvswitches):
-            return "NVSwitch"
+            return _FABRIC
         return values.text(pci)
 
     def _findings(self) -> Iterator[str]:
@@ -202,6 +218,20 @@ def _slot_state(slot: Json) -> str:
         if value:
             return values.text(value)
     return "candidate"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`GPU 0-3,8` for five GPUs; other names as they are."""
+    numbers = sorted(int(n[4:]) for n in names if n.startswith("GPU ") and n[4:].isdigit())
+    others = [n for n in names if not (n.startswith("GPU ") and n[4:].isdigit())]
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    spans = ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return ", ".join([*([f"GPU {spans}"] if spans else []), *others])
 
 
 def _label(item: Json) -> str:

@@ -209,6 +209,9 @@ class Transport:
         if 300 <= response.status_code < 400:
             target = response.headers.get("Location", "")
             body.setdefault("detail", f"the server redirects to {target}; use that as --server")
+        docs = body.get("docs")
+        if isinstance(docs, str) and docs.startswith("/"):
+            body["docs"] = f"{self.server}{docs}"
         return ProblemError(
             response.status_code, body, request_id=response.headers.get("X-Request-ID", "")
         )

@@ -162,7 +162,11 @@ class FakeServer:
         body = reply.raw
         if body is None:
             body = b"" if reply.body is None else json.dumps(reply.body).encode()
-        handler.send_response(reply.status)
+        # send_response would add a date of its own beside the reply's.
+        if "Date" in reply.headers:
+            handler.send_response_only(reply.status)
+        else:
+            handler.send_response(reply.status)
         for name, value in {"Content-Type": "application/json", **reply.headers}.items():
             handler.send_header(name, value)
         handler.send_header("Content-Length", str(len(body)))
