@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import django_fsm
-from django.db import models, transaction
+from django.db import transaction
 from django.db.models import F
 
 from gpuaas.kernel import clock, errors, events
@@ -32,7 +32,7 @@ def advance(
     Raises ConcurrentUpdate when ``obj`` shows another state than the locked row, and
     TransitionRefused when the row's state has no such edge. Returns the fresh row.
     """
-    manager = cast("models.Manager[S]", type(obj)._default_manager)
+    manager = type(obj)._default_manager
     row = manager.select_for_update(no_key=True, of=("self",)).filter(pk=obj.pk).first()
     if row is None:
         raise errors.NotFound

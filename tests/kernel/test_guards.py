@@ -9,20 +9,14 @@ from gpuaas.kernel import events, ids
 from gpuaas.kernel.actor import SYSTEM
 from gpuaas.kernel.models import Event
 from gpuaas.kernel.scope import platform_scope, tenant_scope
-from tenants.models import SlaTier, Tenant
+from tenants.models import Tenant
+from tests.kernel.factories import tenant
 
 pytestmark = pytest.mark.django_db
 
 
-def _tenant(slug: str) -> Tenant:
-    tier, _ = SlaTier.objects.get_or_create(
-        name="standard", defaults={"title": "Standard", "priority_band": 1, "preemptible": False}
-    )
-    return Tenant.objects.create(name=slug, slug=slug, tier=tier)
-
-
 def test_a_tenant_sees_its_own_row_and_no_other() -> None:
-    mine, other = _tenant("mine"), _tenant("other")
+    mine, other = tenant("mine"), tenant("other")
     with tenant_scope(mine.pk):
         assert [t.slug for t in Tenant.objects.all()] == ["mine"]
         with platform_scope():
@@ -31,7 +25,7 @@ def test_a_tenant_sees_its_own_row_and_no_other() -> None:
 
 
 def test_with_no_tenant_named_the_tenant_role_sees_nothing() -> None:
-    _tenant("mine")
+    tenant("mine")
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL ROLE gpuaas_app")
         cursor.execute("SELECT count(*) FROM tenants_tenant")
@@ -40,7 +34,7 @@ def test_with_no_tenant_named_the_tenant_role_sees_nothing() -> None:
 
 
 def test_the_tenant_role_cannot_touch_inventory() -> None:
-    mine = _tenant("mine")
+    mine = tenant("mine")
     with (
         pytest.raises(DatabaseError, match="permission denied"),
         tenant_scope(mine.pk),
@@ -59,7 +53,7 @@ def test_an_event_can_be_neither_changed_nor_removed() -> None:
 
 
 def test_sql_cannot_make_an_unlisted_move() -> None:
-    mine = _tenant("mine")
+    mine = tenant("mine")
     with pytest.raises(DatabaseError, match="not a listed move"), transaction.atomic():
         Tenant.objects.filter(pk=mine.pk).update(state="deleted")
     mine.refresh_from_db()

@@ -1,0 +1,168 @@
+"""Was this request carried out before?  A key, what it stood for, and the answer it got.
+
+The key's row is written first and commits with the effect, in one transaction: after any
+network error the same key tells what happened. A twin that comes meanwhile waits on the
+row itself, in the database, at most ``TWIN_WAIT_S``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import OperationalError, connection, transaction
+
+from gpuaas.kernel import clock, errors
+from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.models.work import IdempotencyKey
+from gpuaas.kernel.scope import platform_scope
+
+TWIN_WAIT_S = 2.0
+KEPT_S = 24 * 3600
+LOCK_NOT_AVAILABLE = "55P03"
+
+
+class IdempotencyKeyInUse(errors.ProductError):
+    """The first request with this key has not been answered yet."""
+
+    code = "idempotency_key_in_use"
+    status = 409
+    title = "A request with this Idempotency-Key is being carried out"
+    unblock = "Repeat the request with the same key in a moment to get its answer."
+    retryable = True
+
+
+class IdempotencyKeyReused(errors.ProductError):
+    """The key stood for something else."""
+
+    code = "idempotency_key_reused"
+    status = 422
+    title = "The Idempotency-Key was used for another request"
+    unblock = "Send a fresh key with a new request; repeat a key only with the same body."
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An answer as it was given."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Guard:
+    """One use of a key: either ``replay`` is the answer to give, or the work is yours to do."""
+
+    def __init__(self, row_id: int, replay: Stored | None) -> None:
+        self.replay = replay
+        self._row_id = row_id
+        self._answer: Stored | None = None
+
+    def store(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """Remember this answer, to commit with the effect. An answer of 500 and more is not
+        remembered: the key is free again."""
+        if status < 500:
+            self._answer = Stored(status, dict(headers), body)
+
+    def _write(self) -> None:
+        with platform_scope():
+            row = IdempotencyKey.objects.filter(pk=self._row_id)
+            if self._answer is None:
+                row.delete()
+            else:
+                row.update(
+                    status=self._answer.status,
+                    headers=dict(self._answer.headers),
+                    body=self._answer.body,
+                )
+
+
+def principal_of(actor: Actor) -> str:
+    """Whose keys these are: two principals may use the same key for different things."""
+    return f"{actor.kind}:{actor.id}:{actor.tenant_id or ''}"[:80]
+
+
+def fingerprint_of(method: str, path: str, body: bytes) -> str:
+    """What a request stands for: 64 hex digits over method, path with query, and body."""
+    digest = hashlib.sha256()
+    for part in (method.upper().encode(), path.encode(), body):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+@contextmanager
+def guard(principal: str, key: str, fingerprint: str, *, kept_s: float = KEPT_S) -> Iterator[Guard]:
+    """Carry out the block at most once for this principal's key.
+
+    Inside, either answer with ``replay``, or do the work and ``store`` the answer. When the
+    block raises or stores nothing, the key is forgotten with all that the block wrote.
+    Raises IdempotencyKeyReused (other fingerprint) or IdempotencyKeyInUse (a twin is still
+    running after ``TWIN_WAIT_S``). Everything is in one transaction, the caller's if open.
+    """
+    with transaction.atomic():
+        with platform_scope():
+            use = _claim(principal, key, fingerprint, kept_s)
+        yield use
+        if use.replay is None:
+            use._write()
+
+
+def _claim(principal: str, key: str, fingerprint: str, kept_s: float) -> Guard:
+    now = clock.db_now()
+    row_id = _insert(principal, key, fingerprint, now + timedelta(seconds=kept_s))
+    if row_id is not None:
+        return Guard(row_id, None)
+    # The insert saw a committed row; a new statement sees it too unless it was removed since.
+    row = IdempotencyKey.objects.filter(principal=principal, key=key).first()
+    if row is not None and row.expires_at <= now:
+        IdempotencyKey.objects.filter(pk=row.pk, expires_at__lte=now).delete()
+        row = None
+    if row is None:
+        row_id = _insert(principal, key, fingerprint, now + timedelta(seconds=kept_s))
+        if row_id is None:
+            raise IdempotencyKeyInUse
+        return Guard(row_id, None)
+    if row.fingerprint != fingerprint:
+        raise IdempotencyKeyReused
+    if row.status is None:
+        raise IdempotencyKeyInUse
+    return Guard(row.pk, Stored(row.status, row.headers, bytes(row.body or b"")))
+
+
+def _insert(principal: str, key: str, fingerprint: str, expires_at: datetime) -> int | None:
+    """The new row's id, or None when the key is there. Waits for an uncommitted twin."""
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            # A rolled back savepoint brings the old timeout back by itself.
+            cursor.execute(
+                "SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)",
+                [f"{int(TWIN_WAIT_S * 1000)}ms"],
+            )
+            before = cursor.fetchone()
+            cursor.execute(
+                "INSERT INTO kernel_idempotencykey (principal, key, fingerprint, headers, "
+                "expires_at) VALUES (%s, %s, %s, '{}', %s) "
+                "ON CONFLICT (principal, key) DO NOTHING RETURNING id",
+                [principal, key, fingerprint, expires_at],
+            )
+            row = cursor.fetchone()
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", before[:1])
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", None) == LOCK_NOT_AVAILABLE:
+            raise IdempotencyKeyInUse from error
+        raise
+    return None if row is None else int(row[0])
+
+
+def sweep(limit: int = 10_000) -> int:
+    """Forget keys whose time is over; returns how many."""
+    with platform_scope():
+        gone = IdempotencyKey.objects.filter(expires_at__lte=clock.db_now())
+        removed, _ = IdempotencyKey.objects.filter(
+            pk__in=gone.order_by("expires_at").values("pk")[:limit]
+        ).delete()
+    return removed
