@@ -99,6 +99,10 @@ class Client:
         asked = {**params, "limit": min(limit, MAX_PAGE_LIMIT), "cursor": cursor}
         return page_of(json_of(self.transport.request("GET", path, params=asked)))
 
+    def whole(self, path: str, **params: Any) -> list[Json]:
+        """A listing that the server gives in one piece."""
+        return page_of(json_of(self.transport.request("GET", path, params=params))).items
+
     def items(self, path: str, *, limit: int | None = None, **params: Any) -> Iterator[Json]:
         """Every item of a listing, page after page, up to `limit` items in all."""
         cursor, given, seen = "", 0, set[str]()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpuaas.cli import values
-from gpuaas.cli.kinds import target
+from gpuaas.cli.kinds import slots, target
 from gpuaas.cli.output import bold, paint
 from gpuaas.cli.problems import Json
 
@@ -61,9 +61,12 @@ def allocation(item: Json) -> Iterator[str]:
             ("State", values.text(item.get("state"))),
             ("Phase", values.text(item.get("phase"))),
             ("Outcome", values.text(item.get("outcome"))),
+            ("Reason", values.text(item.get("outcome_code"))),
+            ("Detail", values.text(item.get("outcome_detail"))),
             ("SKU", name_of(item.get("sku"))),
             ("Shape", values.text(item.get("shape"))),
-            ("Slots", values.text(item.get("slots"))),
+            ("Slots", slots(item)),
+            ("Image", values.text(item.get("image"))),
             ("Tier", name_of(item.get("tier"))),
             ("Project", name_of(item.get("project"))),
             ("Tenant", name_of(item.get("tenant"))),
@@ -125,10 +128,11 @@ def step_line(step: Any) -> str:
     state = values.text(step.get("state"))
     attempt = step.get("attempt") or 0
     started = values.moment(step.get("started_at"))
-    ended = values.moment(step.get("finished_at") or step.get("ended_at"))
+    ended = values.moment(step.get("ended_at"))
     took = f" in {values.span((ended - started).total_seconds())}" if started and ended else ""
     again = f" (attempt {attempt})" if isinstance(attempt, int) and attempt > 1 else ""
-    return f"{name}: {paint(state)}{again}{took}"
+    detail = f", {values.text(step['detail'])}" if step.get("detail") else ""
+    return f"{name}: {paint(state)}{again}{took}{detail}"
 
 
 def plan(item: Json) -> Iterator[str]:
@@ -160,7 +164,8 @@ def plan(item: Json) -> Iterator[str]:
 def explanation(decision: Json) -> Iterator[str]:
     """A decision trace: the gates in order with their numbers, the choice, and what would help."""
     verdict = values.text(decision.get("verdict"))
-    yield f"{bold('Decision')}  {paint(verdict)}"
+    code = f"  {values.clean(str(decision['code']))}" if decision.get("code") else ""
+    yield f"{bold('Decision')}  {paint(verdict)}{code}"
     gates = decision.get("gates") or []
     width = max((len(values.text(gate.get("gate"))) for gate in gates), default=0)
     for number, gate in enumerate(gates, 1):
@@ -205,7 +210,9 @@ def _truth(entry: Any) -> str:
         return "unknown"
     value = values.text(entry.get("value"))
     seconds = entry.get("age_s")
-    return f"{value} ({values.span(seconds)} old)" if seconds is not None else value
+    shown = f"{value} ({values.span(seconds)} old)" if seconds is not None else value
+    drift = entry.get("drift")
+    return f"{shown}, drift: {values.text(drift)}" if drift else shown
 
 
 def _amount(envelope: Json, name: str) -> str:

@@ -11,7 +11,6 @@ from gpuaas.cli.problems import CliError, Json, ProblemError
 from gpuaas.cli.session import Session, version
 
 MAX_SKEW_S = 60.0
-EXPIRY_WARNING_S = 7 * 86400.0
 
 
 @dataclass(frozen=True)
@@ -104,24 +103,13 @@ def _identity(session: Session) -> list[Check]:
         me = session.client.get("/me")
     except CliError as error:
         return [Check("token", "fail", error.message, error.exit_code)]
-    user = me.get("user") if isinstance(me.get("user"), dict) else me
-    who = values.text((user or {}).get("email") or (user or {}).get("name"))
+    who = values.text(me.get("email"))
     found = [Check("token", "ok", f"{who} (from {session.settings.token_source})")]
-    token = me.get("token")
-    if isinstance(token, dict):
-        found.append(_token_life(token))
+    found.append(
+        Check("scopes", "ok", values.text(me.get("scopes")) if me.get("scopes") else "all")
+    )
     try:
         found.append(Check("project", "ok", session.project()))
     except CliError as error:
         found.append(Check("project", "warn", error.message))
     return found
-
-
-def _token_life(token: Json) -> Check:
-    expires = values.moment(token.get("expires_at"))
-    scopes = values.text(token.get("scopes"))
-    if expires is None:
-        return Check("token life", "ok", f"scopes {scopes}")
-    left = expires.timestamp() - time.time()
-    detail = f"expires in {values.span(left)}, scopes {scopes}"
-    return Check("token life", "warn" if left < EXPIRY_WARNING_S else "ok", detail)

@@ -42,11 +42,13 @@ SKU = Kind(
     (
         column("NAME"),
         column("SHAPE"),
+        Column("SLOTS", lambda item: sizes(item)),
         column("CLASS", "resource_class"),
         _money("PRICE/H", "price_hour_micro"),
         column("STATE"),
-        column("TIER", wide=True),
-        column("DESCRIPTION", wide=True),
+        column("FAMILY", wide=True),
+        column("POOL", wide=True),
+        column("TITLE", wide=True),
     ),
     key="name",
     path="/skus",
@@ -61,16 +63,26 @@ OFFER = Kind(
         column("AVAILABLE", "available_now"),
         column("LARGEST", "largest_fit"),
         column("REASON"),
+        Column("SLOTS", lambda item: sizes(item), True),
+        column("FAMILY", wide=True),
         column("CLASS", "resource_class", wide=True),
+        column("DETAIL", wide=True),
     ),
     key="sku",
     path="/offers",
+    paged=False,
 )
 
 PROJECT = Kind(
     "project",
-    (column("NAME"), column("ID"), _named("TENANT", "tenant", wide=True), _age("created_at")),
-    key="name",
+    (
+        column("SLUG"),
+        column("NAME"),
+        column("ID"),
+        _named("TENANT", "tenant", wide=True),
+        _age("created_at"),
+    ),
+    key="slug",
     path="/projects",
 )
 
@@ -104,7 +116,6 @@ ENVELOPE = Kind(
         _units("FREE", "free_milli"),
         _units("NOMINAL", "nominal_milli", wide=True),
         _units("EXCESS", "excess_milli", wide=True),
-        _named("PROJECT", "project", wide=True),
     ),
     key="resource_class",
     path="/envelopes",
@@ -115,8 +126,8 @@ ALLOCATION = Kind(
     (
         column("NAME"),
         column("ID"),
-        _named("SKU", "sku"),
-        column("SLOTS"),
+        column("SKU"),
+        Column("SLOTS", lambda item: slots(item)),
         column("STATE"),
         column("PHASE"),
         _named("PROJECT", "project"),
@@ -136,12 +147,15 @@ REQUEST = Kind(
     (
         column("NAME"),
         column("ID"),
-        _named("SKU", "sku"),
-        column("SLOTS"),
+        column("SKU"),
+        Column("SLOTS", lambda item: slots(item)),
         column("STATE"),
-        column("REASON", "reason"),
+        column("REASON"),
         _named("PROJECT", "project"),
         _age("created_at"),
+        column("TIER", wide=True),
+        column("ALLOCATION", wide=True),
+        column("DETAIL", wide=True),
     ),
     path="/admission-requests",
     aliases=("admission-request", "admission_request"),
@@ -169,12 +183,15 @@ NODE = Kind(
         column("NAME"),
         column("STATE"),
         column("POSTURE"),
-        _named("POOL", "pool"),
+        column("POOL"),
         column("SLOTS", "slots_total"),
         column("FREE", "slots_free"),
+        column("HEALTH"),
         _age("last_seen_at", "SEEN"),
         column("ID", wide=True),
-        _named("FAMILY", "family", wide=True),
+        column("FAMILY", wide=True),
+        column("INTENDED", wide=True),
+        column("AGENT", "agent_version", wide=True),
         column("GENERATION", wide=True),
         column("BOOT", "boot_id", wide=True),
     ),
@@ -190,28 +207,25 @@ TASK = Kind(
         column("STATE"),
         column("ATTEMPT"),
         column("STEP"),
+        column("ERROR", "error_code"),
         _age("created_at"),
+        column("ALLOCATION", wide=True),
         column("EPOCH", "lease_epoch", wide=True),
-        column("ERROR", "error_code", wide=True),
+        column("DETAIL", "error_detail", wide=True),
     ),
-)
-
-SLOT = Kind(
-    "slot",
-    (
-        column("INDEX"),
-        column("STATE"),
-        column("GPU", "gpu_uuid"),
-        column("NUMA"),
-        column("NIC"),
-        column("ID", wide=True),
-    ),
-    path="/slots",
 )
 
 TENANT = Kind(
     "tenant",
-    (column("NAME"), column("ID"), column("STATE"), _named("TIER", "tier"), _age("created_at")),
+    (
+        column("SLUG"),
+        column("NAME"),
+        column("STATE"),
+        column("TIER"),
+        column("ID"),
+        _age("created_at"),
+        column("REASON", "state_reason", wide=True),
+    ),
     path="/tenants",
 )
 
@@ -240,6 +254,7 @@ TIMELINE = Kind(
         column("REASON"),
         Column("FACTS", lambda item: values.facts(item.get("facts") or {}) or "-", True),
     ),
+    paged=False,
 )
 
 CONTEXT = Kind(
@@ -262,6 +277,19 @@ SHORTCUTS: dict[str, Kind] = {
     for kind in (ALLOCATION, REQUEST, OPERATION)
     for alias in (kind.name, f"{kind.name}s", *kind.aliases)
 }
+
+
+def slots(item: Json) -> str:
+    """How many slots are held; the server says 0 for a whole node."""
+    return "node" if item.get("slots") == 0 else values.text(item.get("slots"))
+
+
+def sizes(item: Json) -> str:
+    """The sizes in which a SKU can be had."""
+    if item.get("shape") == "baremetal":
+        return "node"
+    least, most = item.get("slots_min"), item.get("slots_max")
+    return values.text(least) if least == most else f"{values.text(least)}-{values.text(most)}"
 
 
 def target(item: Json, name: str = "target") -> str:

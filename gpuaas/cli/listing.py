@@ -31,6 +31,10 @@ def show_list(
     """Print a listing. With neither --all nor --limit one page is shown, and more is announced."""
     where = path or kind.path
     wanted = keep or (lambda item: True)
+    if not kind.paged:
+        whole = session.client.whole(where, **filters)
+        session.out.items(kind, islice(filter(wanted, whole), limit))
+        return
     if everything or limit is not None:
         # A filter of our own may need more of the server's items than it lets through.
         asked = None if everything or keep else limit

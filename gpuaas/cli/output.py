@@ -43,6 +43,8 @@ class Kind:
     key: str = "id"
     path: str = ""
     aliases: tuple[str, ...] = field(default=())
+    paged: bool = True
+    """Whether the server gives the listing page by page; else it comes whole."""
 
     def reference(self, item: Json) -> str:
         """`kind/ID`, which every command accepts in place of an id."""

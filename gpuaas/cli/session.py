@@ -153,8 +153,8 @@ class Session:
             return self.settings.project
         projects = list(self.client.items("/projects", limit=10))
         if len(projects) == 1:
-            return str(projects[0].get("name") or projects[0]["id"])
-        names = ", ".join(values.text(p.get("name")) for p in projects)
+            return str(projects[0].get("slug") or projects[0]["id"])
+        names = ", ".join(values.text(p.get("slug")) for p in projects)
         raise UsageError(
             f"which project? (known: {names or 'none'})",
             hint="-p PROJECT, or gpuaas context set --project PROJECT",
@@ -193,7 +193,7 @@ class Session:
         for item in self.client.items(kind.path):
             if str(item.get("id")) == wanted:
                 return item
-            if item.get("name") == wanted:
+            if wanted in {item.get("name"), item.get("slug")}:
                 matches.append(item)
         preferred = [item for item in matches if accept is None or accept(item)] or matches
         if len(preferred) == 1:

@@ -38,6 +38,11 @@ class _Chart:
 
     def lines(self) -> Iterator[str]:
         """The whole picture."""
+        if self.topology.get("known") is False:
+            yield "unknown: the node has not reported its topology yet"
+            return
+        if self.topology.get("as_of"):
+            yield f"as reported {values.age(self.topology['as_of'])} ago"
         numa_nodes = _entries(self.topology, "numa")
         yield self._heading(numa_nodes)
         for numa in numa_nodes:
@@ -213,7 +218,7 @@ def _slot_index(slot: Json) -> Any:
 
 
 def _slot_state(slot: Json) -> str:
-    for key in ("display_state", "occupancy", "claim_state", "state"):
+    for key in ("display_state", "state"):
         value = slot.get(key)
         if value:
             return values.text(value)

@@ -12,7 +12,13 @@ from tests.cli.fake_server import TOKEN, FakeServer, listing
 
 Run = Callable[..., Result]
 
-ME = {"email": "ada@example.org", "name": "Ada", "tenant": {"name": "acme", "id": "t-1"}}
+ME = {
+    "email": "ada@example.org",
+    "full_name": "Ada",
+    "tenant": {"name": "acme", "id": "t-1"},
+    "role": "owner",
+    "scopes": [],
+}
 
 
 @pytest.fixture
@@ -20,7 +26,7 @@ def server() -> Iterator[FakeServer]:
     """A running fake server that knows who asks and has one project."""
     with FakeServer() as fake:
         fake.on("GET", "/me", ME)
-        fake.on("GET", "/projects", listing({"id": "p-1", "name": "research"}))
+        fake.on("GET", "/projects", listing({"id": "p-1", "name": "Research", "slug": "research"}))
         yield fake
 
 

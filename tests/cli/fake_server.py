@@ -8,6 +8,7 @@ import json
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -170,8 +171,10 @@ class FakeServer:
         for name, value in {"Content-Type": "application/json", **reply.headers}.items():
             handler.send_header(name, value)
         handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
+        # A client that was interrupted is no longer there to read.
+        with suppress(ConnectionError):
+            handler.end_headers()
+            handler.wfile.write(body)
 
     def _answer(self, call: Call) -> Reply:
         open_to_all = call.path == f"{BASE}/auth/token"

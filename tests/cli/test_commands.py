@@ -10,7 +10,7 @@ from tests.cli.fake_server import TOKEN, Call, FakeServer, Reply, listing, pages
 KEY = "0190b6f0-0000-7000-8000-000000000001"
 OTHER = "0190b6f0-0000-7000-8000-000000000002"
 DECISION = {
-    "verdict": "denied",
+    "verdict": "deny",
     "gates": [
         {"gate": "tenant_active", "passed": True, "code": "", "detail": "", "facts": {}},
         {
@@ -32,7 +32,7 @@ def test_explain_shows_the_gates_in_order_with_their_numbers(run: Run, server: F
     server.on("GET", f"/allocations/{KEY}/explain", DECISION)
     for command in (("allocation", "explain", KEY), ("explain", f"allocation/{KEY}")):
         lines = run(*command).stdout.splitlines()
-        assert lines[0] == "Decision  denied"
+        assert lines[0] == "Decision  deny"
         assert lines[1].split() == ["1.", "tenant_active", "pass"]
         assert lines[2].split()[:4] == ["2.", "envelope", "FAIL", "envelope_exceeded"]
         assert "limit 8, used 6, asked 4" in lines[3]
@@ -113,7 +113,7 @@ def test_create_sends_what_was_given_and_finds_keys_by_name(run: Run, server: Fa
 
 
 def test_which_project_must_be_said_when_there_are_several(run: Run, server: FakeServer) -> None:
-    server.on("GET", "/projects", listing({"id": "1", "name": "a"}, {"id": "2", "name": "b"}))
+    server.on("GET", "/projects", listing({"id": "1", "slug": "a"}, {"id": "2", "slug": "b"}))
     result = run("allocation", "create", "--sku", "x")
     assert result.exit_code == 2
     assert "known: a, b" in result.stderr
@@ -323,6 +323,7 @@ def test_the_doctor_finds_nothing_wrong(run: Run, server: FakeServer) -> None:
         "clock": "ok",
         "encryption": "ok",
         "token": "ok",
+        "scopes": "ok",
         "project": "ok",
         "client": "ok",
     }

@@ -13,6 +13,8 @@ SKUS = [
         "name": "h100-slice",
         "shape": "gpu_slice",
         "resource_class": "h100-slot",
+        "slots_min": 1,
+        "slots_max": 8,
         "price_hour_micro": 2_490_000,
         "state": "published",
     },
@@ -55,9 +57,9 @@ def shop(server: FakeServer) -> FakeServer:
 def test_a_table_has_headings_and_exact_prices(run: Run, shop: FakeServer) -> None:
     result = run("sku", "list")
     lines = result.stdout.splitlines()
-    assert lines[0].split() == ["NAME", "SHAPE", "CLASS", "PRICE/H", "STATE"]
-    assert lines[1].split() == ["h100-slice", "gpu_slice", "h100-slot", "2.49", "published"]
-    assert lines[2].split()[3] == "19.000125"
+    assert lines[0].split() == ["NAME", "SHAPE", "SLOTS", "CLASS", "PRICE/H", "STATE"]
+    assert lines[1].split() == ["h100-slice", "gpu_slice", "1-8", "h100-slot", "2.49", "published"]
+    assert lines[2].split()[4] == "19.000125"
     assert result.stderr == ""
 
 
@@ -68,7 +70,7 @@ def test_an_offer_says_how_much_fits_and_why_not(run: Run, shop: FakeServer) -> 
 
 
 def test_wide_shows_more_columns(run: Run, shop: FakeServer) -> None:
-    assert "DESCRIPTION" in run("sku", "list", "-o", "wide").stdout.splitlines()[0]
+    assert "TITLE" in run("sku", "list", "-o", "wide").stdout.splitlines()[0]
 
 
 def test_json_is_the_servers_own_answer(run: Run, shop: FakeServer) -> None:

@@ -70,16 +70,16 @@ def test_every_device_of_every_file_is_drawn_once(path: Path) -> None:
 def test_the_inventorys_slot_states_outrank_the_report(run: Run, server: FakeServer) -> None:
     server.on("GET", "/nodes/n1/topology", report("azure-ncv4-topo.xml"))
     slots = [
-        {"index": index, "state": state, "occupancy": occupancy}
-        for index, (state, occupancy) in enumerate(
-            [("approved", "free"), ("approved", "active"), ("blocked", None), ("approved", "free")]
+        {"index": index, "state": state, "display_state": shown}
+        for index, (state, shown) in enumerate(
+            [("approved", "free"), ("approved", "in_use"), ("blocked", None), ("approved", "free")]
         )
     ]
     server.on("GET", "/nodes/n1/slots", listing(*slots))
     result = run("node", "topology", "n1")
     assert result.exit_code == 0
-    assert "4 slots (2 free, 1 active, 1 blocked)" in result.stdout
-    assert "[slot 1: active]" in result.stdout
+    assert "4 slots (2 free, 1 in_use, 1 blocked)" in result.stdout
+    assert "[slot 1: in_use]" in result.stdout
     assert "[slot 2: blocked]" in result.stdout
 
 

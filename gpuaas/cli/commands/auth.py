@@ -15,7 +15,11 @@ from gpuaas.cli.problems import CliError, Json, ProblemError, UsageError
 from gpuaas.cli.session import Session
 
 DEFAULT_SERVER = "http://127.0.0.1:8000"
-ME = Kind("user", (column("EMAIL"), column("NAME"), column("TENANT")), key="email")
+ME = Kind(
+    "user",
+    (column("EMAIL"), column("NAME", "full_name"), column("TENANT", "tenant.name"), column("ROLE")),
+    key="email",
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -28,6 +32,9 @@ def register(app: typer.Typer) -> None:
         password_file: Annotated[
             str | None,
             typer.Option("--password-file", help="File with the password; - for stdin."),
+        ] = None,
+        tenant: Annotated[
+            str | None, typer.Option("--tenant", help="Which of your tenants the token is for.")
         ] = None,
         token_name: Annotated[
             str, typer.Option("--token-name", help="Name of the token that is made.")
@@ -49,9 +56,12 @@ def register(app: typer.Typer) -> None:
         if session.flags.token_file:
             context.auth = {"type": "token", "token": read_secret(session.flags.token_file)}
         else:
-            context.auth = _made_token(
-                session, server, email, password_file, token_name, expires_in_days
-            )
+            wanted: Json = {"name": token_name}
+            if tenant:
+                wanted["tenant"] = tenant
+            if expires_in_days:
+                wanted["expires_in_days"] = expires_in_days
+            context.auth = _made_token(session, server, email, password_file, wanted)
         with session.connect(server, context.auth["token"]) as client:
             me = client.get("/me")
             context.server = server
@@ -119,8 +129,7 @@ def _made_token(
     server: str,
     email: str | None,
     password_file: str | None,
-    token_name: str,
-    expires_in_days: int | None,
+    wanted: Json,
 ) -> dict[str, str]:
     if not email:
         if not session.may_ask:
@@ -132,11 +141,8 @@ def _made_token(
         password = getpass.getpass("Password: ", stream=session.out.stderr)
     else:
         raise UsageError("no password was given", hint="--password-file FILE, - for stdin")
-    body: Json = {"email": email, "password": password, "name": token_name}
-    if expires_in_days:
-        body["expires_in_days"] = expires_in_days
     with session.connect(server) as client:
-        made = client.post("/auth/token", body)
+        made = client.post("/auth/token", {"email": email, "password": password, **wanted})
     token = str(made.get("token") or "")
     if not token:
         raise CliError("the server answered without a token", Exit.FAILURE)
@@ -152,7 +158,7 @@ def _only_project(client: Client) -> str:
     except ProblemError:
         # An operator may belong to no tenant; a token may not be allowed to list projects.
         return ""
-    return str(projects[0].get("name") or "") if len(projects) == 1 else ""
+    return str(projects[0].get("slug") or "") if len(projects) == 1 else ""
 
 
 def _tenant(me: Json) -> str:
@@ -162,9 +168,7 @@ def _tenant(me: Json) -> str:
 
 
 def _who(me: Json) -> str:
-    user = me.get("user")
-    inner = user if isinstance(user, dict) else me
-    return values.text(inner.get("email") or inner.get("name"))
+    return values.text(me.get("email"))
 
 
 def _is_loopback(server: str) -> bool:

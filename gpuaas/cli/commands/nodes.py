@@ -15,7 +15,7 @@ from gpuaas.cli.session import Session, kind_path
 JOIN_TOKEN = Kind("join-token", (), key="expires_at")
 
 Reference = Annotated[str, typer.Argument(metavar="NODE")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the record.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -48,7 +48,7 @@ def _reading(node: typer.Typer) -> None:
         if not session.out.for_people:
             session.out.item(NODE, report, describe.anything)
             return
-        slots = list(session.client.items(f"{kind_path(NODE, name)}/slots"))
+        slots = session.client.whole(f"{kind_path(NODE, name)}/slots")
         for line in topology.draw(report, slots):
             session.out.line(line)
 
@@ -63,24 +63,52 @@ def _reading(node: typer.Typer) -> None:
 
 def _acting(node: typer.Typer) -> None:
     @command(node, "drain")
-    def node_drain(session: Session, name: Reference, reason: Reason = "") -> None:
-        """Give the node no new work; what runs there goes on."""
-        _act(session, name, "drain", {"reason": reason})
+    def node_drain(
+        session: Session,
+        name: Reference,
+        reason: Reason,
+        slot: Annotated[int | None, typer.Option("--slot", min=0, help="Only this slot.")] = None,
+    ) -> None:
+        """Give the node, or one slot of it, no new work; what runs there goes on."""
+        _act(session, name, "drain", {"reason": reason, **_slot(slot)})
 
     @command(node, "undrain")
-    def node_undrain(session: Session, name: Reference, reason: Reason = "") -> None:
+    def node_undrain(
+        session: Session,
+        name: Reference,
+        reason: Reason,
+        slot: Annotated[int | None, typer.Option("--slot", min=0, help="Of this slot.")] = None,
+    ) -> None:
         """End a drain."""
-        _act(session, name, "undrain", {"reason": reason})
+        _act(session, name, "undrain", {"reason": reason, **_slot(slot)})
 
     @command(node, "approve")
-    def node_approve(session: Session, name: Reference, reason: Reason = "") -> None:
+    def node_approve(
+        session: Session,
+        name: Reference,
+        reason: Reason,
+        family: Annotated[
+            str | None, typer.Option("--family", help="The node family that it belongs to.")
+        ] = None,
+    ) -> None:
         """Accept the node's discovered slots, so that work may be placed there."""
-        _act(session, name, "approve", {"reason": reason})
+        body = {"reason": reason, **({"family": family} if family else {})}
+        _act(session, name, "approve", body)
 
     @command(node, "discover")
-    def node_discover(session: Session, name: Reference, reason: Reason = "") -> None:
+    def node_discover(session: Session, name: Reference, reason: Reason) -> None:
         """Let the node's agent look at its hardware again."""
         _act(session, name, "discover", {"reason": reason})
+
+    @command(node, "create")
+    def node_create(
+        session: Session,
+        name: Reference,
+        pool: Annotated[str, typer.Option("--pool", help="Pool that it joins.")] = "",
+    ) -> None:
+        """Announce a host, so that it can be given a join token."""
+        made = session.client.post("/nodes", {"name": name, **({"pool": pool} if pool else {})})
+        session.out.item(NODE, made, describe.anything)
 
     @command(node, "join-token")
     def node_join_token(session: Session, name: Reference) -> None:
@@ -90,6 +118,10 @@ def _acting(node: typer.Typer) -> None:
             f"one use, until {values.clock_time(made.get('expires_at'))} UTC; not shown again"
         )
         session.out.item(JOIN_TOKEN, made, lambda item: [values.text(item.get("token"))])
+
+
+def _slot(index: int | None) -> Json:
+    return {} if index is None else {"slot_index": index}
 
 
 def _act(session: Session, name: str, action: str, body: Json) -> None:

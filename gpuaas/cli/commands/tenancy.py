@@ -16,7 +16,7 @@ from gpuaas.cli.problems import Json, UsageError
 from gpuaas.cli.session import Session
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the record.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")]
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 Reference = Annotated[str, typer.Argument(metavar="NAME|ID")]
 
@@ -152,25 +152,23 @@ def _tenants(app: typer.Typer) -> None:
         session.out.item(TENANT, answer, describe.anything)
 
     @command(tenant, "approve")
-    def tenant_approve(session: Session, name: Reference, reason: Reason = "") -> None:
+    def tenant_approve(session: Session, name: Reference, reason: Reason) -> None:
         """Let a pending tenant in."""
         act(session, name, "approve", reason)
 
     @command(tenant, "reject")
-    def tenant_reject(session: Session, name: Reference, reason: Reason = "") -> None:
+    def tenant_reject(session: Session, name: Reference, reason: Reason) -> None:
         """Refuse a pending tenant."""
         act(session, name, "reject", reason)
 
     @command(tenant, "suspend")
-    def tenant_suspend(
-        session: Session, name: Reference, reason: Reason = "", yes: Yes = False
-    ) -> None:
+    def tenant_suspend(session: Session, name: Reference, reason: Reason, yes: Yes = False) -> None:
         """Suspend a tenant: nothing new is admitted for it."""
         session.confirm(f"Suspend tenant {name}?", yes=yes)
         act(session, name, "suspend", reason)
 
     @command(tenant, "resume")
-    def tenant_resume(session: Session, name: Reference, reason: Reason = "") -> None:
+    def tenant_resume(session: Session, name: Reference, reason: Reason) -> None:
         """End a tenant's suspension."""
         act(session, name, "resume", reason)
 
