@@ -76,6 +76,11 @@ def record(
     )
     heard_by = subscribers_of(kind)
     if heard_by:
-        Delivery.objects.bulk_create([Delivery(event=event, subscriber=name) for name in heard_by])
+        Delivery.objects.bulk_create(
+            [
+                Delivery(event=event, subscriber=name, subject_id=event.subject_id)
+                for name in heard_by
+            ]
+        )
         transaction.on_commit(wake_outbox)
     return event

@@ -150,10 +150,10 @@ BEGIN
                jsonb_build_object('node_num', node_num, 'slots', w.indices, 'sku', sku,
                                   'amount_milli', amount), correlation
           FROM x JOIN w USING (i)
-        RETURNING id, kind
+        RETURNING id, kind, subject_id
     )
-    INSERT INTO kernel_delivery (event_id, subscriber, state, attempts, last_error)
-    SELECT happened.id, heard.name, 'pending', 0, ''
+    INSERT INTO kernel_delivery (event_id, subject_id, subscriber, state, attempts, last_error)
+    SELECT happened.id, happened.subject_id, heard.name, 'pending', 0, ''
       FROM happened
       JOIN LATERAL jsonb_array_elements_text(p_heard -> happened.kind) AS heard(name) ON true;
 

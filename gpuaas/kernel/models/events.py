@@ -86,6 +86,9 @@ class Delivery(models.Model):
     id = models.BigAutoField(primary_key=True)
     event = models.ForeignKey(Event, on_delete=models.DO_NOTHING, related_name="deliveries")
     subscriber = models.CharField(max_length=40)
+    subject_id = models.UUIDField(
+        null=True, help_text="Deliveries of one subject come in order; without one, in any."
+    )
     state = models.CharField(
         max_length=10,
         default="pending",
@@ -101,7 +104,15 @@ class Delivery(models.Model):
             models.UniqueConstraint(fields=["event", "subscriber"], name="delivery_once")
         ]
         indexes: ClassVar = [
-            models.Index(fields=["due_at", "id"], name="delivery_due", condition=Q(state="pending"))
+            models.Index(
+                fields=["due_at", "id"], name="delivery_due", condition=Q(state="pending")
+            ),
+            models.Index(
+                fields=["subject_id", "subscriber", "event"],
+                name="delivery_order",
+                condition=Q(state="pending"),
+            ),
+            models.Index(fields=["done_at"], name="delivery_done", condition=Q(state="done")),
         ]
 
     def __str__(self) -> str:
