@@ -131,7 +131,10 @@ def step_line(step: Any) -> str:
     ended = values.moment(step.get("ended_at"))
     took = f" in {values.span((ended - started).total_seconds())}" if started and ended else ""
     again = f" (attempt {attempt})" if isinstance(attempt, int) and attempt > 1 else ""
-    detail = f", {values.text(step['detail'])}" if step.get("detail") else ""
+    error = step.get("error")
+    why = error.get("code") if isinstance(error, dict) else None
+    said = " ".join(values.text(part) for part in (why, step.get("detail")) if part)
+    detail = f", {said}" if said else ""
     return f"{name}: {paint(state)}{again}{took}{detail}"
 
 

@@ -22,7 +22,7 @@ API_BASE = "/api/v1"
 RETRY_STATUSES = frozenset({429, 502, 503, 504})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # The twin of our own call is still running on the server: its answer is ours to wait for.
-_OWN_CALL_RUNNING = frozenset({"idempotency_key_in_progress", "idempotency_in_progress"})
+_OWN_CALL_RUNNING = "idempotency_key_in_use"
 
 Trace = Callable[[int, str], None]
 """Receives (level, line): level 1 is one line a request, level 2 adds headers and bodies."""
@@ -136,7 +136,7 @@ class Transport:
                 # The first try did it and its reply was lost: the thing is gone, as asked.
                 return httpx.Response(204, headers=response.headers, request=response.request)
             problem = self._problem(response)
-            retry = response.status_code in RETRY_STATUSES or problem.code in _OWN_CALL_RUNNING
+            retry = response.status_code in RETRY_STATUSES or problem.code == _OWN_CALL_RUNNING
             pause = self._retry_after(response)
             if not retry or last or (pause is not None and pause > self.max_pause_s):
                 raise problem

@@ -63,6 +63,15 @@ def test_a_final_answer_is_not_tried_again(
     assert naps == []
 
 
+def test_the_answer_to_our_own_call_that_still_runs_is_waited_for(
+    run: Run, server: FakeServer, naps: list[float]
+) -> None:
+    running = problem(409, "idempotency_key_in_use", "the first call has not ended")
+    server.on("POST", ALLOCATIONS, in_turn(Reply(lost=True), running, Reply(202, OPERATION)))
+    assert run(*CREATE).exit_code == 0
+    assert len({call.key for call in server.sent("POST", ALLOCATIONS)}) == 1
+
+
 def test_two_invocations_use_two_keys(run: Run, server: FakeServer) -> None:
     server.on("POST", ALLOCATIONS, Reply(202, OPERATION))
     run(*CREATE)

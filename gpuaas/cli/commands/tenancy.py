@@ -13,11 +13,12 @@ from gpuaas.cli.kinds import ENVELOPE, PROJECT, SSH_KEY, TENANT, TOKEN
 from gpuaas.cli.listing import All, Limit, show_list
 from gpuaas.cli.output import Kind
 from gpuaas.cli.problems import Json, UsageError
-from gpuaas.cli.session import Session
+from gpuaas.cli.session import Session, kind_path
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")]
 Name = Annotated[str, typer.Argument(metavar="NAME")]
+Slug = Annotated[str, typer.Argument(metavar="SLUG|ID")]
 Reference = Annotated[str, typer.Argument(metavar="NAME|ID")]
 
 
@@ -142,33 +143,37 @@ def _tenants(app: typer.Typer) -> None:
         everything: All = False,
     ) -> None:
         """List the tenants."""
-        show_list(session, TENANT, limit=limit, everything=everything, state=state)
+        show_list(
+            session,
+            TENANT,
+            limit=limit,
+            everything=everything,
+            keep=None if state is None else (lambda item: item.get("state") == state),
+        )
 
     def act(session: Session, name: str, action: str, reason: str) -> None:
-        found = session.find(TENANT, name)
-        answer = session.client.post(
-            f"/tenants/{segment(str(found['id']))}/actions/{action}", {"reason": reason}
-        )
+        path = f"{kind_path(TENANT, name)}/actions/{action}"
+        answer = session.client.post(path, {"reason": reason})
         session.out.item(TENANT, answer, describe.anything)
 
     @command(tenant, "approve")
-    def tenant_approve(session: Session, name: Reference, reason: Reason) -> None:
+    def tenant_approve(session: Session, name: Slug, reason: Reason) -> None:
         """Let a pending tenant in."""
         act(session, name, "approve", reason)
 
     @command(tenant, "reject")
-    def tenant_reject(session: Session, name: Reference, reason: Reason) -> None:
+    def tenant_reject(session: Session, name: Slug, reason: Reason) -> None:
         """Refuse a pending tenant."""
         act(session, name, "reject", reason)
 
     @command(tenant, "suspend")
-    def tenant_suspend(session: Session, name: Reference, reason: Reason, yes: Yes = False) -> None:
+    def tenant_suspend(session: Session, name: Slug, reason: Reason, yes: Yes = False) -> None:
         """Suspend a tenant: nothing new is admitted for it."""
         session.confirm(f"Suspend tenant {name}?", yes=yes)
         act(session, name, "suspend", reason)
 
     @command(tenant, "resume")
-    def tenant_resume(session: Session, name: Reference, reason: Reason) -> None:
+    def tenant_resume(session: Session, name: Slug, reason: Reason) -> None:
         """End a tenant's suspension."""
         act(session, name, "resume", reason)
 
