@@ -8,15 +8,15 @@ from uuid import UUID
 
 from django.db import models, transaction
 
-from gpuaas.kernel import ids
+from gpuaas.kernel import ids, nudges
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models.base import tenant_of
 from gpuaas.kernel.models.events import Delivery, Event
 
 Handler = Callable[[Event], None]
+DELIVER_TASK = "gpuaas.kernel.deliver"
 
 _subscribers: dict[str, dict[str, Handler]] = {}
-_wakers: list[Callable[[], None]] = []
 
 
 def subscribe(subscriber: str, on: Mapping[str, Handler]) -> None:
@@ -34,16 +34,9 @@ def handler_of(subscriber: str, kind: str) -> Handler | None:
     return _subscribers.get(subscriber, {}).get(kind)
 
 
-def on_new_delivery(wake: Callable[[], None]) -> None:
-    """Register what nudges the outbox after a commit that left deliveries."""
-    if wake not in _wakers:
-        _wakers.append(wake)
-
-
 def wake_outbox() -> None:
-    """Nudge whoever delivers; a lost nudge is made good by the sweep."""
-    for wake in _wakers:
-        wake()
+    """Hint that deliveries wait. Never blocks; the sweep finds them anyway."""
+    nudges.send(DELIVER_TASK)
 
 
 def record(
