@@ -125,7 +125,6 @@ class RefusalCode(StrEnum):
     DEVICE_MISMATCH = "device_mismatch"
     DEVICE_IN_USE = "device_in_use"
     ALLOCATION_RELEASED = "allocation_released"
-    IMAGE_UNKNOWN = "image_unknown"
 
 
 class FailureCode(StrEnum):

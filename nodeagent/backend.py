@@ -1,0 +1,115 @@
+"""What must a kind of host be able to do for the agent?"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nodeagent.protocol import (
+    BaremetalProvisionParams,
+    BaremetalReleaseParams,
+    Condition,
+    ObservedDevices,
+    ObservedVm,
+    ProvisionResult,
+    SlotEvidence,
+    TaskKind,
+    TopologyReport,
+    VmProvisionParams,
+    VmReleaseParams,
+)
+
+# Called with a step's name and a percentage, at least every few seconds while working. It renews
+# the lease, and raises TaskCancelled or LeaseLost when the work should end.
+Progress = Callable[[str, int], Awaitable[None]]
+
+
+class BackendError(Exception):
+    """The host could not do what it was asked, and knows why.
+
+    code: lower_snake; detail: for people; retryable: whether the same task may succeed later;
+    evidence: what was proven before it failed.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        retryable: bool,
+        evidence: tuple[SlotEvidence, ...] = (),
+    ) -> None:
+        super().__init__(f"{detail} [{code}]")
+        self.code = code
+        self.detail = detail
+        self.retryable = retryable
+        self.evidence = evidence
+
+
+class TaskCancelled(Exception):
+    """The control plane, or a release of the same allocation, asks this work to end."""
+
+
+class LeaseLost(Exception):
+    """The task is no longer ours; whatever comes of it changes nothing."""
+
+
+class HostRebooted(Exception):
+    """The host went down under the work. Only a simulated host can say so: a real one dies too."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What is on the host now."""
+
+    vms: tuple[ObservedVm, ...]
+    devices: ObservedDevices
+    conditions: tuple[Condition, ...]
+    intended_use: str | None = None
+
+
+class Backend(Protocol):
+    """One kind of host. Every operation may be repeated: twice has the effect of once."""
+
+    @property
+    def hostname(self) -> str:
+        """The host's own name."""
+
+    @property
+    def capabilities(self) -> frozenset[TaskKind]:
+        """The task kinds this host can do."""
+
+    def boot_id(self) -> str:
+        """Changes with every boot."""
+
+    def facts(self) -> dict[str, Any]:
+        """A few plain facts for the join, at most 32."""
+
+    def topology(self) -> TopologyReport:
+        """How the devices are wired, as last read; what a task's devices are checked against."""
+
+    def observe(self) -> Observation:
+        """VMs, devices and conditions, read now."""
+
+    async def discover(self, progress: Progress) -> TopologyReport:
+        """Read how the devices are wired. Raises BackendError."""
+
+    async def provision(
+        self,
+        kind: TaskKind,
+        params: VmProvisionParams | BaremetalProvisionParams,
+        progress: Progress,
+    ) -> ProvisionResult:
+        """Make the VM or install the host. Raises BackendError."""
+
+    async def release(
+        self,
+        kind: TaskKind,
+        params: VmReleaseParams | BaremetalReleaseParams,
+        progress: Progress,
+    ) -> tuple[SlotEvidence, ...]:
+        """Remove the tenant and clean its slots; the evidence says what was done to each slot.
+
+        Raises BackendError when a step failed.
+        """

@@ -1,0 +1,425 @@
+"""What does the agent of one host do, over and over?
+
+Join once, then in rounds: renew the credential when it is half used, report what is on the host,
+send results that nobody has acknowledged, and lease work. Every task is verified before anything is
+done, written to the journal before it begins, and its result before it is first sent. After a
+restart or reboot nothing is resumed: what was begun and not finished is reported as `interrupted`,
+after a fresh report of what is really on the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from dataclasses import dataclass, field
+
+from nodeagent.backend import Backend, HostRebooted, LeaseLost
+from nodeagent.client import AGENT_VERSION, ControlPlane, Refused, Unreachable
+from nodeagent.clock import Clock
+from nodeagent.identity import AgentHome, Identity
+from nodeagent.journal import Entry, Journal, Outcome
+from nodeagent.protocol import (
+    PROVISION_KINDS,
+    RELEASE_KINDS,
+    FailRequest,
+    FailureCode,
+    JoinRequest,
+    LeaseAnswer,
+    LeaseRequest,
+    ObservedReport,
+    RenewRequest,
+    SignedTask,
+)
+from nodeagent.signing import public_text
+from nodeagent.verify import (
+    Facts,
+    TaskRefused,
+    VerifiedTask,
+    reply_address,
+    verify_devices,
+    verify_task,
+)
+from nodeagent.work import LeaseKeeper, carry_out, failure
+
+log = logging.getLogger("nodeagent")
+_TOKEN_OF_NO_USE = (400, 401, 403, 409, 410, 422)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often things are done, in seconds; the server's next_poll_ms sets the rest."""
+
+    token_wait_s: float = 2.0
+    report_every_s: float = 15.0
+    heartbeat_every_s: float = 2.0
+    backoff_first_s: float = 0.5
+    backoff_most_s: float = 30.0
+    most_tasks: int = 4
+
+
+@dataclass
+class _Running:
+    """Work that is under way. stop ends it at its next step."""
+
+    verified: VerifiedTask
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    job: asyncio.Task[None] | None = None
+
+
+class Agent:
+    """The agent of one host. `step` is one round; `run` is rounds until it is told to stop."""
+
+    def __init__(
+        self,
+        home: AgentHome,
+        backend: Backend,
+        control: ControlPlane,
+        clock: Clock,
+        *,
+        pace: Pace | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        self.home = home
+        self.backend = backend
+        self.control = control
+        self.clock = clock
+        self.pace = pace or Pace()
+        self._chance = chance or random.Random()
+        self._running: dict[str, _Running] = {}
+        self._allocation_turns: dict[str, asyncio.Lock] = {}
+        self._wake = asyncio.Event()
+        self._failures = 0
+        self._last_report = float("-inf")
+        self._next_report = float("-inf")
+        self.journal = self._read_journal()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Rounds until `stop` is set; then work under way is dropped, as in a crash."""
+        await self._pause(self._chance.uniform(0, self.pace.token_wait_s), stop)
+        try:
+            while not stop.is_set():
+                delay = await self.step()
+                await self._pause(delay, stop)
+        finally:
+            await self._drop_work()
+
+    async def step(self) -> float:
+        """One round. Returns the seconds to wait before the next, with jitter."""
+        self._wake.clear()
+        try:
+            identity = self.home.identity or await self._join()
+            if identity is None:
+                return self._jittered(self.pace.token_wait_s)
+            identity = await self._renew_if_due(identity)
+            await self._report_if_due()
+            await self._deliver_results()
+            answer = await self._lease()
+            for task in answer.tasks:
+                await self._take(task, identity)
+        except Unreachable as error:
+            return self._backoff(f"unreachable: {error}")
+        except Refused as refusal:
+            return self._refused(refusal)
+        except Exception:
+            # A host whose hardware cannot be read now must still be there for the next round.
+            log.exception("a round of %s broke", self.backend.hostname)
+            return self._backoff("a round broke")
+        self._failures = 0
+        return self._jittered(answer.next_poll_ms / 1000)
+
+    async def settle(self) -> None:
+        """Wait until no task is under way."""
+        while self._running:
+            jobs = [one.job for one in self._running.values() if one.job is not None]
+            await asyncio.gather(*jobs, return_exceptions=True)
+
+    # Joining and credentials
+
+    async def _join(self) -> Identity | None:
+        token = self.home.join_token()
+        if token is None:
+            return None
+        request = JoinRequest(
+            token=token,
+            public_key=public_text(self.home.key),
+            boot_id=self.backend.boot_id(),
+            hostname=self.backend.hostname,
+            agent_version=AGENT_VERSION,
+            facts=self.backend.facts(),
+        )
+        try:
+            answer = await self.control.join(request)
+        except Refused as refusal:
+            if refusal.status in _TOKEN_OF_NO_USE:
+                self.home.set_aside_token()
+            raise
+        identity = self.home.joined(answer)
+        log.info("%s joined as %s", self.backend.hostname, answer.node_name)
+        return identity
+
+    async def _renew_if_due(self, identity: Identity) -> Identity:
+        if self.control.server_now() < identity.renew_at:
+            return identity
+        try:
+            answer = await self.control.renew(RenewRequest(public_text(self.home.key)))
+        except Refused as refusal:
+            if refusal.status == 401 or self.control.server_now() >= identity.expires_at:
+                raise
+            log.warning("credential not renewed: %s", refusal.code)
+            return identity
+        return self.home.renewed(identity, answer)
+
+    def _refused(self, refusal: Refused) -> float:
+        if refusal.status in (401, 403) and self.home.identity and self.home.join_token():
+            # A person has left a new token because the old credential is of no use any more.
+            self.home.forget()
+            return self._jittered(self.pace.token_wait_s)
+        if refusal.retry_after is not None:
+            self._failures += 1
+            return min(refusal.retry_after, 300.0) * self._chance.uniform(1, 1.5)
+        return self._backoff(f"refused: {refusal}")
+
+    # Telling the truth about the host
+
+    async def _report_if_due(self) -> None:
+        if self.clock.now() < self._next_report and self.clock.now() >= self._last_report:
+            return
+        seen = self.backend.observe()
+        boot_id = self.backend.boot_id()
+        report = ObservedReport(
+            boot_id=boot_id,
+            seq=self.home.next_report(boot_id),
+            at=self.control.server_now(),
+            vms=seen.vms,
+            devices=seen.devices,
+            conditions=seen.conditions,
+            intended_use=seen.intended_use,
+        )
+        try:
+            await self.control.observed(report)
+        except Refused as refusal:
+            if refusal.passing or refusal.status in (401, 403):
+                raise
+            # Work must not stop because a report is not understood; the next one is on time.
+            log.warning("report of %s not taken: %s", self.backend.hostname, refusal.code)
+        self._last_report = self.clock.now()
+        self._next_report = self._last_report + self.pace.report_every_s
+
+    def report_soon(self) -> None:
+        """Something changed on the host: report it in a round that begins at once."""
+        self._next_report = float("-inf")
+        self._wake.set()
+
+    # Results
+
+    async def _deliver_results(self) -> None:
+        for entry in self.journal.undelivered():
+            await self.deliver(entry)
+
+    async def deliver(self, entry: Entry) -> None:
+        """Send a result. It stays in the journal until the control plane took or declined it.
+
+        Raises Unreachable or Refused when it must be sent again later.
+        """
+        assert entry.outcome is not None
+        try:
+            await self.control.deliver(entry.task_id, entry.outcome.verb, entry.outcome.body)
+        except Refused as refusal:
+            if refusal.passing or refusal.status in (401, 403):
+                raise
+            log.warning("result of task %s not taken: %s", entry.task_id, refusal.code)
+        self.journal.acknowledge(entry.task_id)
+
+    # Work
+
+    async def _lease(self) -> LeaseAnswer:
+        open_tasks = {*self._running, *(entry.task_id for entry in self.journal.undelivered())}
+        request = LeaseRequest(
+            boot_id=self.backend.boot_id(),
+            max=max(0, self.pace.most_tasks - len(self._running)),
+            capabilities=tuple(sorted(self.backend.capabilities)),
+            running=tuple(sorted(open_tasks))[:64],
+        )
+        return await self.control.lease(request)
+
+    async def _take(self, signed: SignedTask, identity: Identity) -> None:
+        try:
+            verified = verify_task(signed, self._facts(identity))
+            entry = self.journal.entry(verified.envelope.task_id)
+            if entry is not None and entry.epoch == verified.envelope.lease_epoch:
+                # The same lease twice. Its work is under way, or its result is being delivered.
+                return
+            if verified.allocation_id is not None:
+                verify_devices(verified, self.backend.topology(), self.backend.observe())
+        except TaskRefused as refusal:
+            await self._refuse(signed, refusal)
+            return
+        self._begin(verified)
+
+    def _facts(self, identity: Identity) -> Facts:
+        return Facts(
+            identity=identity,
+            boot_id=self.backend.boot_id(),
+            server_now=self.control.server_now(),
+            capabilities=self.backend.capabilities,
+            journal=self.journal,
+        )
+
+    async def _refuse(self, signed: SignedTask, refusal: TaskRefused) -> None:
+        """Say no. Nothing is journaled: a refused task has touched nothing."""
+        address = reply_address(signed.envelope)
+        log.warning("task refused: %s", refusal)
+        if address is None:
+            return
+        task_id, epoch = address
+        body = FailRequest(
+            epoch, self.backend.boot_id(), str(refusal.code), refusal.detail[:2000], retryable=False
+        )
+        with contextlib.suppress(Refused):
+            await self.control.deliver(task_id, "fail", body.to_json())
+
+    def _begin(self, verified: VerifiedTask) -> None:
+        envelope = verified.envelope
+        self.journal.accept(
+            Entry(
+                task_id=envelope.task_id,
+                epoch=envelope.lease_epoch,
+                kind=envelope.kind,
+                allocation_id=verified.allocation_id,
+                boot_id=self.backend.boot_id(),
+            )
+        )
+        if envelope.kind in RELEASE_KINDS:
+            self._stop_making(verified.allocation_id)
+        older = self._running.pop(envelope.task_id, None)
+        if older is not None:
+            older.stop.set()
+        work = self._running[envelope.task_id] = _Running(verified)
+        work.job = asyncio.create_task(self._work(work))
+
+    def _stop_making(self, allocation_id: str | None) -> None:
+        for work in self._running.values():
+            same = work.verified.allocation_id == allocation_id
+            if same and work.verified.envelope.kind in PROVISION_KINDS:
+                work.stop.set()
+
+    async def _work(self, work: _Running) -> None:
+        task_id = work.verified.envelope.task_id
+        try:
+            async with self._turn(work.verified.allocation_id or task_id):
+                outcome = await self._outcome(work)
+            if outcome is not None and self._is_current(work):
+                self.journal.finish(task_id, outcome)
+        except HostRebooted:
+            self._forget(work)
+            await self._reboot()
+            return
+        finally:
+            self._forget(work)
+        entry = self.journal.entry(task_id)
+        if entry is not None and entry.outcome is not None and not entry.acknowledged:
+            with contextlib.suppress(Unreachable, Refused):
+                await self.deliver(entry)
+        self.report_soon()
+
+    async def _outcome(self, work: _Running) -> Outcome | None:
+        verified, envelope = work.verified, work.verified.envelope
+        releases = envelope.kind in RELEASE_KINDS
+        keeper = LeaseKeeper(
+            self.control,
+            self.clock,
+            verified,
+            work.stop,
+            self.pace.heartbeat_every_s,
+            cancellable=not releases,
+        )
+        if releases and verified.allocation_id is not None:
+            # From here on this allocation must not come into being here any more.
+            self.journal.mark_released(verified.allocation_id)
+        elif verified.allocation_id and self.journal.released(verified.allocation_id):
+            boot_id = self.backend.boot_id()
+            detail = "the allocation was released while this task waited"
+            return failure(verified, boot_id, FailureCode.CANCELLED, detail, retryable=False)
+        try:
+            return await carry_out(verified, self.backend, keeper)
+        except LeaseLost:
+            log.warning("lease of task %s lost", envelope.task_id)
+            self.journal.acknowledge(envelope.task_id)
+            return None
+
+    def _is_current(self, work: _Running) -> bool:
+        return self._running.get(work.verified.envelope.task_id) is work
+
+    def _forget(self, work: _Running) -> None:
+        if self._is_current(work):
+            del self._running[work.verified.envelope.task_id]
+
+    def _turn(self, key: str) -> asyncio.Lock:
+        """Tasks of one allocation run one after the other."""
+        idle = [name for name, lock in self._allocation_turns.items() if not lock.locked()]
+        for name in idle:
+            if name != key:
+                del self._allocation_turns[name]
+        return self._allocation_turns.setdefault(key, asyncio.Lock())
+
+    # Starting again
+
+    def _read_journal(self) -> Journal:
+        """Close what was begun and not finished; nothing of it is resumed."""
+        journal = Journal(self.home.journal_path)
+        boot_id = self.backend.boot_id()
+        for entry in journal.unfinished():
+            what = "the host rebooted" if entry.boot_id != boot_id else "the agent was restarted"
+            body = FailRequest(
+                lease_epoch=entry.epoch,
+                boot_id=boot_id,
+                code=FailureCode.INTERRUPTED,
+                detail=f"{what} during {entry.kind}; see the observed report for what is there",
+                retryable=True,
+            )
+            journal.finish(entry.task_id, Outcome("fail", body.to_json()))
+        return journal
+
+    async def _reboot(self) -> None:
+        log.warning("%s rebooted", self.backend.hostname)
+        await self._drop_work()
+        self.journal = self._read_journal()
+        self.report_soon()
+
+    async def _drop_work(self) -> None:
+        me = asyncio.current_task()
+        jobs = [work.job for work in self._running.values() if work.job not in (None, me)]
+        self._running.clear()
+        for job in jobs:
+            if job is not None:
+                job.cancel()
+        await asyncio.gather(*(job for job in jobs if job is not None), return_exceptions=True)
+
+    # Waiting
+
+    async def _pause(self, seconds: float, stop: asyncio.Event) -> None:
+        waits = [
+            asyncio.ensure_future(stop.wait()),
+            asyncio.ensure_future(self._wake.wait()),
+            asyncio.ensure_future(self.clock.sleep(seconds)),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def _jittered(self, seconds: float) -> float:
+        return seconds * self._chance.uniform(0.8, 1.2)
+
+    def _backoff(self, why: str) -> float:
+        """Full jitter, so that a fleet does not come back all at once."""
+        self._failures += 1
+        if self._failures in (1, 10, 100):
+            log.warning("%s: %s (%s in a row)", self.backend.hostname, why, self._failures)
+        top = min(
+            self.pace.backoff_most_s, self.pace.backoff_first_s * 2 ** min(self._failures, 10)
+        )
+        return self._chance.uniform(self.pace.backoff_first_s / 2, top)

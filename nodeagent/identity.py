@@ -1,0 +1,146 @@
+"""Who is this node to the control plane, and what must survive a restart of the agent?
+
+A folder holds: `agent.key` (private key, 0600), `identity.json` (credential and the control plane's
+key), `counters.json` (sequence numbers) and, until it is used, `join-token`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from nodeagent.files import read_json, sync_folder, write_json
+from nodeagent.protocol import JoinAnswer, RenewAnswer
+from nodeagent.signing import load_or_create_key
+
+# Numbers are reserved in blocks, so that not every request waits for the disk; a restart skips the
+# rest of a block, which is allowed: sequences only have to rise.
+_BLOCK = 256
+_MAX_TOKEN_BYTES = 512
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a successful join gave. Times are unix seconds on the server's clock."""
+
+    node_id: str
+    node_name: str
+    credential_id: str
+    issued_at: int
+    expires_at: int
+    control_public_key: str
+    poll_ms: int
+
+    @property
+    def renew_at(self) -> float:
+        """When to renew: at half of the credential's life."""
+        return self.issued_at + (self.expires_at - self.issued_at) / 2
+
+
+class AgentHome:
+    """The agent's folder on its host."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.key: Ed25519PrivateKey = load_or_create_key(folder / "agent.key")
+        self.identity = self._read_identity()
+        counters = read_json(folder / "counters.json") or {}
+        self._sequence = int(counters.get("sequence", 0))
+        self._reserved = self._sequence
+        self._reports: tuple[str, int] = (
+            str(counters.get("report_boot", "")),
+            int(counters.get("report_seq", 0)),
+        )
+
+    @property
+    def journal_path(self) -> Path:
+        """Where the journal is kept."""
+        return self.folder / "journal.jsonl"
+
+    def join_token(self) -> str | None:
+        """The one-time token, when somebody has put one there."""
+        try:
+            text = (self.folder / "join-token").read_text("ascii", "replace")[:_MAX_TOKEN_BYTES]
+        except FileNotFoundError:
+            return None
+        return text.strip() or None
+
+    def put_join_token(self, token: str) -> None:
+        """Leave a token for the next join."""
+        path = self.folder / "join-token"
+        path.touch(mode=0o600)
+        path.write_text(token, "ascii")
+
+    def set_aside_token(self) -> None:
+        """A token that was refused is kept out of the way, so that it is not tried for ever."""
+        path = self.folder / "join-token"
+        if path.exists():
+            path.replace(self.folder / "join-token.refused")
+
+    def joined(self, answer: JoinAnswer) -> Identity:
+        """Keep what a join gave, and only then drop the token: a lost reply must be repeatable."""
+        identity = Identity(
+            node_id=answer.node_id,
+            node_name=answer.node_name,
+            credential_id=answer.credential_id,
+            issued_at=answer.server_time,
+            expires_at=answer.expires_at,
+            control_public_key=answer.control_public_key,
+            poll_ms=answer.poll_ms,
+        )
+        self._keep(identity)
+        (self.folder / "join-token").unlink(missing_ok=True)
+        sync_folder(self.folder)
+        return identity
+
+    def renewed(self, identity: Identity, answer: RenewAnswer) -> Identity:
+        """Keep what a renewal gave."""
+        fresh = replace(
+            identity,
+            credential_id=answer.credential_id,
+            issued_at=answer.server_time,
+            expires_at=answer.expires_at,
+            control_public_key=answer.control_public_key or identity.control_public_key,
+        )
+        self._keep(fresh)
+        return fresh
+
+    def forget(self) -> None:
+        """Drop a credential that the control plane no longer takes; the key stays."""
+        self.identity = None
+        (self.folder / "identity.json").unlink(missing_ok=True)
+
+    def next_sequence(self) -> int:
+        """A number above all that were given out before, also before a crash."""
+        self._sequence += 1
+        if self._sequence >= self._reserved:
+            self._reserved = self._sequence + _BLOCK
+            self._write_counters()
+        return self._sequence
+
+    def raise_sequence(self, last_seen: int) -> None:
+        """The server has seen a higher number (a restored disk, for example): go above it."""
+        self._sequence = max(self._sequence, last_seen)
+
+    def next_report(self, boot_id: str) -> int:
+        """Number of the next observed report of this boot, from 1."""
+        boot, last = self._reports
+        self._reports = (boot_id, last + 1 if boot == boot_id else 1)
+        self._write_counters()
+        return self._reports[1]
+
+    def _write_counters(self) -> None:
+        boot, seq = self._reports
+        counters = {"sequence": self._reserved, "report_boot": boot, "report_seq": seq}
+        write_json(self.folder / "counters.json", counters, durable=False)
+
+    def _keep(self, identity: Identity) -> None:
+        self.identity = identity
+        write_json(self.folder / "identity.json", asdict(identity))
+
+    def _read_identity(self) -> Identity | None:
+        stored = read_json(self.folder / "identity.json")
+        return Identity(**stored) if isinstance(stored, dict) else None

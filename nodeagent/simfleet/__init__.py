@@ -1,0 +1,1 @@
+"""Many simulated hosts in one process, each polling on its own."""

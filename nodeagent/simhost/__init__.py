@@ -1,0 +1,1 @@
+"""A simulated GPU host: durable state in a folder, real protocol, faults on request."""

@@ -1,0 +1,68 @@
+"""How is the real agent put on a simulated host?"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import httpx
+
+from nodeagent.client import ControlPlane
+from nodeagent.clock import Clock
+from nodeagent.daemon import Agent, Pace
+from nodeagent.identity import AgentHome
+from nodeagent.journal import Entry
+from nodeagent.simhost.backend import SimBackend
+from nodeagent.simhost.network import FaultyTransport
+
+AGENT_FOLDER = "agent"
+TOKEN_FILE = "join-token"
+
+
+class SimHome(AgentHome):
+    """The agent's folder inside a host's; tokens may also be left beside the host's files."""
+
+    def __init__(self, host_folder: Path) -> None:
+        super().__init__(host_folder / AGENT_FOLDER)
+        self._dropped = host_folder / TOKEN_FILE
+
+    def join_token(self) -> str | None:
+        """The one-time token; one that was dropped into the host's folder is taken over."""
+        if self._dropped.exists():
+            token = self._dropped.read_text("ascii", "replace").strip()
+            if token:
+                self.put_join_token(token)
+                self._dropped.unlink()
+        return super().join_token()
+
+
+class SimAgent(Agent):
+    """The real agent; only results are sent twice where the fault menu says so."""
+
+    backend: SimBackend
+
+    async def deliver(self, entry: Entry) -> None:
+        """Deliver, and once more as a message of its own."""
+        await super().deliver(entry)
+        if self.backend.menu.take_count("duplicate"):
+            await super().deliver(entry)
+
+
+def make_agent(
+    folder: Path,
+    server: str,
+    pool: httpx.AsyncBaseTransport,
+    clock: Clock,
+    *,
+    step_s: float = 0.05,
+    pace: Pace | None = None,
+    chance: random.Random | None = None,
+) -> SimAgent:
+    """An agent for the simulated host in that folder, speaking real HTTP through the pool."""
+    backend = SimBackend(folder, clock, step_s=step_s)
+    home = SimHome(folder)
+    http = httpx.AsyncClient(
+        transport=FaultyTransport(pool, backend.menu), timeout=30.0, trust_env=False
+    )
+    control = ControlPlane(http, server, home, clock)
+    return SimAgent(home, backend, control, clock, pace=pace, chance=chance)
