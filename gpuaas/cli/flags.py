@@ -190,13 +190,16 @@ def _report_problem(problem: ProblemError, out: Output) -> None:
     for entry in problem.errors:
         where = values.text(entry.get("pointer"))
         out.error(f"  {where}: {values.text(entry.get('detail') or entry.get('code'))}")
-    numbers = values.facts(problem.facts)
+    facts = dict(problem.facts)
+    request = facts.pop("request", None)
+    facts.pop("decision", None)
+    numbers = values.facts(facts)
     if numbers:
         out.error(f"  numbers: {numbers}")
     if problem.unblock:
         out.error(f"  what would help: {values.clean(problem.unblock)}")
-    if problem.decision:
-        out.error(f"  decision: {values.clean(problem.decision)}")
+    if request:
+        out.error(f"  in full: gpuaas explain request/{values.text(request)}")
     if problem.docs:
         out.error(f"  more: {values.clean(problem.docs)}")
     if problem.request_id:

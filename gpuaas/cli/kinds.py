@@ -292,16 +292,30 @@ def sizes(item: Json) -> str:
     return values.text(least) if least == most else f"{values.text(least)}-{values.text(most)}"
 
 
+# What records call a kind, and what commands call it.
+_SPOKEN = {
+    "admissionrequest": "request",
+    "admission_request": "request",
+    "admission-request": "request",
+    "workflowrun": "operation",
+    "nodetask": "task",
+    "sshkey": "ssh-key",
+    "apitoken": "token",
+}
+
+
+def spoken(kind: object) -> str:
+    """The commands' word for a record's kind: `admission.admissionrequest` is a request."""
+    word = values.text(kind).rpartition(".")[2]
+    return _SPOKEN.get(word, word)
+
+
 def target(item: Json, name: str = "target") -> str:
-    """`kind/ID` of the object a record is about; "" when it names none."""
+    """`kind/ID` of the object that a record is about; "" when it names none."""
     about = item.get(name)
-    if isinstance(about, dict):
-        kind, key = about.get("kind"), about.get("id")
-        return f"{values.text(kind)}/{values.text(key)}" if key else ""
-    if about:
-        return values.text(about)
-    kind, key = item.get(f"{name}_kind"), item.get(f"{name}_id")
-    return f"{values.text(kind)}/{values.text(key)}" if key else ""
+    if not isinstance(about, dict) or not about.get("id"):
+        return ""
+    return f"{spoken(about.get('kind'))}/{values.text(about['id'])}"
 
 
 def change(item: Json) -> str:

@@ -122,7 +122,7 @@ def test_a_refused_create_prints_the_numbers_and_the_way_out(run: Run, server: F
         403,
         "envelope_exceeded",
         "2 slots asked, 1 left",
-        facts={"limit_milli": 8000, "used_milli": 7000, "asked_milli": 2000},
+        facts={"limit_milli": 8000, "used_milli": 7000, "asked_milli": 2000, "request": KEY},
         unblock="release something or ask for 1",
     )
     server.on("POST", ALLOCATIONS, refusal)
@@ -130,7 +130,19 @@ def test_a_refused_create_prints_the_numbers_and_the_way_out(run: Run, server: F
     assert result.exit_code == 6
     assert "numbers: limit 8, used 7, asked 2" in result.stderr
     assert "what would help: release something or ask for 1" in result.stderr
+    assert f"in full: gpuaas explain request/{KEY}" in result.stderr
     assert "request: req-1" in result.stderr
+
+
+def test_a_queued_create_that_waits_too_long_names_the_request(
+    run: Run, server: FakeServer, naps: list[float]
+) -> None:
+    queued = operation("running", "place", target={"kind": "admission.admissionrequest", "id": KEY})
+    server.on("POST", ALLOCATIONS, Reply(202, queued))
+    server.on("GET", "/operations/op-1", Reply(200, queued))
+    result = run(*CREATE, "--queue", "--timeout", "0.05")
+    assert result.exit_code == 8
+    assert f"request/{KEY}: waiting for operation op-1" in result.stderr
 
 
 def test_the_library_parks_on_the_server_and_reports_each_answer(server: FakeServer) -> None:

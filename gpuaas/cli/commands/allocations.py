@@ -8,7 +8,7 @@ import typer
 from gpuaas.cli import describe, waiting
 from gpuaas.cli.client import allocation_body, segment
 from gpuaas.cli.flags import command, group
-from gpuaas.cli.kinds import ALLOCATION, OPERATION, REQUEST, SSH_KEY, TIMELINE
+from gpuaas.cli.kinds import ALLOCATION, OPERATION, REQUEST, SSH_KEY, TIMELINE, target
 from gpuaas.cli.listing import All, Limit, show_list
 from gpuaas.cli.output import Kind
 from gpuaas.cli.problems import Json, UsageError
@@ -167,14 +167,12 @@ def _show(session: Session, key: str) -> None:
 def _show_result(session: Session, operation: Json) -> None:
     """What a finished create led to: the allocation, or the request that still queues."""
     result = operation.get("result") or {}
-    about = operation.get("target") or {}
-    key = str(result.get("allocation_id") or result.get("allocation") or "")
-    if not key and about.get("kind") == "allocation":
-        key = str(about.get("id") or "")
+    head, _, about = target(operation).partition("/")
+    key = str(result.get("allocation") or (about if head == ALLOCATION.name else ""))
     if key:
         _show(session, key)
-    elif str(about.get("kind") or "").replace("_", "-") == "admission-request" and about.get("id"):
-        request = session.client.get(kind_path(REQUEST, str(about["id"])))
+    elif head == REQUEST.name:
+        request = session.client.get(kind_path(REQUEST, about))
         session.out.item(REQUEST, request, describe.anything)
     else:
         session.out.item(OPERATION, operation, describe.operation)
