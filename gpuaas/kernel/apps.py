@@ -6,8 +6,13 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
+from django.utils.module_loading import autodiscover_modules
 
 from gpuaas.kernel import guards
+
+
+ROOMS = ("errors", "workflows", "handlers", "ticks", "audits")
+"""Modules that declare things by being imported, in whichever app has them."""
 
 
 def install_guards(using: str = "default", **kwargs: Any) -> None:
@@ -28,3 +33,4 @@ class KernelConfig(AppConfig):
 
     def ready(self) -> None:
         post_migrate.connect(install_guards, sender=self, dispatch_uid="gpuaas.guards")
+        autodiscover_modules(*ROOMS)

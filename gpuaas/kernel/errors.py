@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 _CODE = re.compile(r"^[a-z][a-z0-9_]{2,62}$")
 
@@ -34,6 +34,7 @@ class FieldError:
 
 
 _catalogue: dict[str, Reason] = {}
+_classes: dict[str, type[ProductError]] = {}
 
 
 def _register(entry: Reason) -> Reason:
@@ -70,6 +71,7 @@ class ProductError(Exception):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "code" in cls.__dict__:
+            _classes[cls.code] = cls
             _register(Reason(cls.code, cls.title, cls.unblock, cls.status, cls.retryable))
 
     def __init__(
@@ -79,6 +81,20 @@ class ProductError(Exception):
         self.detail = detail or self.title
         self.errors = errors
         self.facts = facts
+        self.keep = False
+
+    def kept(self) -> Self:
+        """The same error, whose records stay: a scope commits before it passes it on."""
+        self.keep = True
+        return self
+
+
+def error_for(code: str, detail: str = "", **facts: Any) -> ProductError:
+    """The declared error of a code, for a verdict that was reached as a value."""
+    found = _classes.get(code)
+    if found is None:
+        raise LookupError(f"no error is declared for {code!r}")
+    return found(detail, **facts)
 
 
 class NotFound(ProductError):

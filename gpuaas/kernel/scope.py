@@ -16,6 +16,8 @@ from uuid import UUID
 from django.db import connection, transaction
 from psycopg.pq import TransactionStatus
 
+from gpuaas.kernel.errors import ProductError
+
 APP_ROLE = "gpuaas_app"
 PLATFORM_ROLE = "gpuaas_platform"
 OWNER_ROLE = "gpuaas_owner"
@@ -58,9 +60,21 @@ def _switched(tenant_id: UUID | None) -> Iterator[None]:
 
 @contextmanager
 def tenant_scope(tenant_id: UUID) -> Iterator[None]:
-    """Run the block in one transaction as the tenant role, seeing this tenant's rows only."""
+    """Run the block in one transaction as the tenant role, seeing this tenant's rows only.
+
+    A refusal that says ``keep`` is passed on after the commit: the request and the decision
+    that it tells of stay.
+    """
+    refused: ProductError | None = None
     with transaction.atomic(), _switched(tenant_id):
-        yield
+        try:
+            yield
+        except ProductError as error:
+            if not error.keep:
+                raise
+            refused = error
+    if refused is not None:
+        raise refused
 
 
 @contextmanager

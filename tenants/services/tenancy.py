@@ -23,6 +23,7 @@ from tenants.models import (
     Tenant,
     User,
 )
+from tenants.states import TenantState
 
 DEFAULT_TIER = "standard"
 FIRST_PROJECT = "default"
@@ -116,10 +117,18 @@ def _tenant(tenant_id: UUID) -> Tenant:
     return tenant
 
 
+@transaction.atomic
 def _move(edge: str, tenant_id: UUID, reason: str, actor: Actor) -> Tenant:
-    return advance(
+    """Move the tenant and say on its counters whether it may take more.
+
+    The counters are what a placement locks, so it comes wholly before or after this.
+    """
+    tenant = advance(
         _tenant(tenant_id), edge, actor=actor, reason=reason, changes={"state_reason": reason}
     )
+    admitting = tenant.state == TenantState.ACTIVE
+    QuotaCounter.objects.filter(tenant=tenant).update(admitting=admitting)
+    return tenant
 
 
 def tenant_approve(*, tenant_id: UUID, reason: str, actor: Actor) -> Tenant:
@@ -171,7 +180,11 @@ def envelope_set(
     kind = ResourceClass.objects.filter(name=resource_class).first()
     if kind is None:
         raise errors.NotFound(f"There is no resource class {resource_class!r}.")
-    counter, _ = QuotaCounter.objects.get_or_create(tenant=tenant, resource_class=kind)
+    counter, _ = QuotaCounter.objects.get_or_create(
+        tenant=tenant,
+        resource_class=kind,
+        defaults={"admitting": tenant.state == TenantState.ACTIVE},
+    )
     counter = QuotaCounter.objects.select_for_update(no_key=True).get(pk=counter.pk)
     if nominal_milli < counter.used_milli:
         raise EnvelopeBelowUse(

@@ -1,0 +1,161 @@
+"""What can go wrong with inventory, claims and the work on hosts?"""
+
+from __future__ import annotations
+
+from gpuaas.kernel.errors import ProductError, reason
+
+
+class SkuUnavailable(ProductError):
+    """Authorised, but no node has a fitting set of slots now. Nothing was written but why."""
+
+    code = "sku_unavailable"
+    status = 409
+    title = "No capacity for this now"
+    unblock = "Ask for fewer slots, choose another SKU, or send wait: true to queue."
+    retryable = True
+
+
+class NeverFits(ProductError):
+    """No approved node could hold this even when empty."""
+
+    code = "never_fits"
+    status = 409
+    title = "No approved node is large enough for this"
+    unblock = "Ask for a size within the largest that the offer shows."
+
+
+class NodeStateRefused(ProductError):
+    """The node is not in a state in which this can be done."""
+
+    code = "node_state_refused"
+    status = 409
+    title = "The node's state does not allow this"
+    unblock = "Look at the node: its page says what has to happen first."
+
+
+class NothingToApprove(ProductError):
+    """Approval was asked for a node that has no candidate slots."""
+
+    code = "nothing_to_approve"
+    status = 409
+    title = "The node has no candidate slots to approve"
+    unblock = "Run a discovery first: gpuaas node discover NAME."
+
+
+class JoinTokenInvalid(ProductError):
+    """The join token is unknown, expired, or was used by another key."""
+
+    code = "join_token_invalid"
+    status = 403
+    title = "The join token is not valid"
+    unblock = "Create a new one: gpuaas node join-token NAME."
+
+
+class CredentialInvalid(ProductError):
+    """The node's credential is unknown, expired or revoked, or the signature is wrong."""
+
+    code = "credential_invalid"
+    status = 401
+    title = "The node's credential is not valid"
+    unblock = "Join the node again with a new token."
+
+
+class ClockSkew(ProductError):
+    """The message was signed at a time outside the window."""
+
+    code = "clock_skew"
+    status = 401
+    title = "The message's time is outside the window"
+    unblock = "Use the server's time from this answer."
+    retryable = True
+
+
+class ReplayedMessage(ProductError):
+    """The sequence number is not above the last one accepted."""
+
+    code = "replayed_message"
+    status = 409
+    title = "This message, or a later one, has been accepted already"
+    unblock = "Send with a sequence above last_sequence."
+    retryable = True
+
+
+class LeaseLost(ProductError):
+    """The task's lease has moved on; the result was kept as an observation only."""
+
+    code = "lease_lost"
+    status = 409
+    title = "The lease of this task is lost"
+    unblock = "Nothing: drop the task and ask for new ones."
+
+
+class WireRefused(ProductError):
+    """The agent's message does not follow the protocol."""
+
+    code = "message_invalid"
+    status = 400
+    title = "The message does not follow the protocol"
+    unblock = "Update the agent to a version that speaks this protocol."
+
+
+class ObservedStale(ProductError):
+    """An older report than the last one kept."""
+
+    code = "observed_stale"
+    status = 409
+    title = "A newer report of this boot is known"
+    unblock = "Send the next report with a higher sequence."
+
+
+class ReasonMissing(ProductError):
+    """An action that is recorded with its reason was sent without one."""
+
+    code = "reason_missing"
+    status = 400
+    title = "This action needs a reason"
+    unblock = "Say why, in words that help whoever reads the audit log."
+
+
+class NotBlocked(ProductError):
+    """Only a blocked cleanup can be retried or overridden."""
+
+    code = "not_blocked"
+    status = 409
+    title = "The cleanup of this allocation is not blocked"
+    unblock = "Look at the allocation's timeline for what is going on."
+
+
+class SecondPersonNeeded(ProductError):
+    """The one who asked for an override may not approve it."""
+
+    code = "second_person_needed"
+    status = 403
+    title = "Another operator has to approve the override"
+    unblock = "Ask a colleague to approve it in the console."
+
+
+NODE_SILENT = reason(
+    "node_silent",
+    "The node has not reported for longer than its period",
+    "Check the host and its agent; claims are kept, and nothing new is placed there.",
+)
+CLEANUP_BLOCKED = reason(
+    "cleanup_blocked",
+    "The proof of cleanup is not complete",
+    "Repair the host and retry the cleanup; the step that is missing is named.",
+)
+PROVISION_FAILED = reason(
+    "provision_failed",
+    "The host could not provision the allocation",
+    "Ask again; the capacity is being cleaned and proven.",
+)
+NODE_DRAINING = reason(
+    "node_draining",
+    "The node takes no new work",
+    "Wait for the drain to end, or use other nodes.",
+)
+TASK_OVERDUE = reason(
+    "task_overdue",
+    "The host did not finish the task in time",
+    "Look at the node; the task is tried again while attempts are left.",
+)

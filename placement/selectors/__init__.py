@@ -1,0 +1,44 @@
+"""What is so, about inventory, allocations and the work on hosts?  For people."""
+
+from placement.selectors.allocations import (
+    allocation_explain,
+    allocation_list,
+    allocation_phase,
+    allocation_states,
+    allocation_timeline,
+    request_explain,
+    request_list,
+)
+from placement.selectors.nodes import (
+    node_list,
+    node_named,
+    node_picture,
+    node_states,
+    posture_of,
+    postures_of,
+    slot_list,
+    task_list,
+)
+from placement.selectors.offers import Offer, image_list, offer_list, price_of
+
+__all__ = [
+    "Offer",
+    "allocation_explain",
+    "allocation_list",
+    "allocation_phase",
+    "allocation_states",
+    "allocation_timeline",
+    "image_list",
+    "node_list",
+    "node_named",
+    "node_picture",
+    "node_states",
+    "offer_list",
+    "posture_of",
+    "postures_of",
+    "price_of",
+    "request_explain",
+    "request_list",
+    "slot_list",
+    "task_list",
+]

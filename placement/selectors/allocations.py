@@ -1,0 +1,217 @@
+"""What does a tenant have and wait for, and why is it so?"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from admission.models import AdmissionRequest, Decision
+from gpuaas.kernel import clock, errors
+from gpuaas.kernel.models import Event, WorkflowRun
+from gpuaas.kernel.scope import platform_scope
+from placement.domain.truth import FourStates, Truth, expected_presence, phase
+from placement.models import Allocation, CleanupProof, NodeTask
+from placement.states import AllocationState, TaskState
+
+LATE_S = 60
+TIMELINE_LIMIT = 500
+HIDDEN = frozenset({"node_num", "node", "slots", "slot_index"})
+"""Facts about the host that only operators see."""
+
+
+def allocation_list(
+    tenant_id: UUID | None = None, *, state: str = "", project_id: UUID | None = None
+) -> QuerySet[Allocation]:
+    """Allocations, newest first; without a tenant for operators."""
+    rows = Allocation.objects.select_related("sku", "project", "tenant").order_by(
+        "-created_at", "-id"
+    )
+    if tenant_id is not None:
+        rows = rows.filter(tenant_id=tenant_id)
+    if state == "live":
+        rows = rows.exclude(state=AllocationState.RELEASED)
+    elif state:
+        rows = rows.filter(state=state)
+    return rows.filter(project_id=project_id) if project_id else rows
+
+
+def request_list(tenant_id: UUID | None = None, *, state: str = "") -> QuerySet[AdmissionRequest]:
+    """Admission requests, newest first."""
+    rows = AdmissionRequest.objects.select_related("sku", "project", "tier").order_by(
+        "-created_at", "-id"
+    )
+    if tenant_id is not None:
+        rows = rows.filter(tenant_id=tenant_id)
+    return rows.filter(state=state) if state else rows
+
+
+def _observed_late(row: Allocation) -> bool:
+    since = row.observed_at or row.active_at
+    return since is None or clock.now() - since > timedelta(seconds=LATE_S)
+
+
+def allocation_phase(row: Allocation) -> str:
+    """The phase shown to people, computed from intent and observation."""
+    return phase(row.state, observed=row.observed, observed_late=_observed_late(row))
+
+
+def _executing(row: Allocation) -> Truth:
+    run = WorkflowRun.objects.filter(pk=row.run_id).first()
+    with platform_scope():
+        task = (
+            NodeTask.objects.filter(
+                allocation_id=row.pk, state__in=[TaskState.PENDING, TaskState.LEASED]
+            )
+            .order_by("-created_at")
+            .first()
+        )
+    if task is not None:
+        step = task.step.replace("_", " ") or "waiting for the host"
+        return Truth(
+            value=f"{task.kind} {task.state}",
+            as_of=task.state_since,
+            source="node task",
+            detail=f"attempt {task.attempt}, {step}",
+        )
+    if run is not None and run.ended_at is None:
+        return Truth(f"{run.kind}: {run.step}", run.updated_at, "workflow run", run.state)
+    return Truth("idle", run.ended_at if run else None, "workflow run")
+
+
+def allocation_states(row: Allocation) -> dict[str, Any]:
+    """The four states side by side, each with its age."""
+    now = clock.db_now()
+    shown = allocation_phase(row)
+    want = {"active": "active", "placed": "active", "provisioning": "active"}.get(
+        row.state, "released"
+    )
+    as_of = max(t for t in (row.state_since, row.observed_at) if t is not None)
+    states = FourStates(
+        desired=Truth(want, row.release_asked_at or row.created_at, "the tenant's request"),
+        observed=Truth(row.observed, row.observed_at, "the host's report", row.observed_detail),
+        executing=_executing(row),
+        projected=Truth(shown, as_of, "computed from the parts"),
+    )
+    expected = expected_presence(row.state)
+    drift = {
+        "observed": bool(expected) and row.observed not in (expected, "unknown"),
+        "projected": shown != row.state,
+    }
+    return states.as_json(now, drift=drift)
+
+
+def _entry(event: Event, operator: bool) -> dict[str, Any]:
+    facts = event.facts if operator else {k: v for k, v in event.facts.items() if k not in HIDDEN}
+    actor = event.actor
+    if not operator and actor.get("kind") in ("node", "system"):
+        actor = {"kind": actor.get("kind", ""), "id": "", "name": "platform"}
+    return {
+        "id": event.pk,
+        "at": event.at.isoformat(),
+        "kind": event.kind,
+        "actor": actor,
+        "before": event.before,
+        "after": event.after,
+        "reason": event.reason,
+        "facts": facts,
+        "correlation": event.correlation,
+    }
+
+
+def allocation_timeline(allocation_id: UUID, *, operator: bool = False) -> list[dict[str, Any]]:
+    """Everything that happened from request to now, oldest first."""
+    row = Allocation.objects.filter(pk=allocation_id).first()
+    if row is None:
+        raise errors.NotFound
+    runs = WorkflowRun.objects.filter(subject_id=allocation_id).values_list("pk", flat=True)
+    subjects = [allocation_id, row.request_id, *runs]
+    with platform_scope():
+        tasks = list(
+            NodeTask.objects.filter(allocation_id=allocation_id).values_list("pk", flat=True)
+        )
+        seen = list(
+            Event.objects.filter(
+                Q(tenant_id=row.tenant_id) | Q(tenant_id__isnull=True),
+                subject_id__in=[*subjects, *tasks],
+            ).order_by("id")[:TIMELINE_LIMIT]
+        )
+        proofs = list(CleanupProof.objects.filter(claim__allocation_id=allocation_id))
+    out = [_entry(event, operator) for event in seen]
+    out += [
+        {
+            "id": str(proof.pk),
+            "at": proof.created_at.isoformat(),
+            "kind": "placement.cleanupproof.complete"
+            if proof.complete
+            else "placement.cleanupproof.incomplete",
+            "actor": {"kind": "node", "id": "", "name": "platform"},
+            "before": None,
+            "after": None,
+            "reason": "" if proof.complete else "cleanup_blocked",
+            "facts": {"attempt": proof.attempt, "missing": proof.missing},
+            "correlation": "",
+        }
+        for proof in proofs
+    ]
+    return sorted(out, key=lambda entry: entry["at"])
+
+
+def _explained(request: AdmissionRequest, operator: bool) -> dict[str, Any]:
+    decision = Decision.objects.filter(request=request).order_by("-created_at").first()
+    entry = errors.catalogue().get(request.code or (decision.code if decision else ""))
+    out: dict[str, Any] = {
+        "request": str(request.pk),
+        "state": request.state,
+        "verdict": decision.verdict if decision else None,
+        "code": request.code or (decision.code if decision else ""),
+        "detail": request.detail,
+        "unblock": entry.unblock if entry else "",
+        "decision": str(decision.pk) if decision else None,
+        "decided_at": decision.created_at.isoformat() if decision else None,
+        "gates": decision.gates if decision else [],
+        "why": decision.why if decision else "",
+        "envelope_version": decision.envelope_version if decision else 0,
+        "digest": decision.digest if decision else "",
+        "winner": None,
+        "runner_up": None,
+    }
+    if decision is not None and operator:
+        out |= {"winner": decision.winner, "runner_up": decision.runner_up}
+    elif decision is not None:
+        out["why"] = out["why"].split("; first choice")[0]
+    return out
+
+
+def request_explain(request_id: UUID, *, operator: bool = False) -> dict[str, Any]:
+    """The decision on a request: gates in order, numbers, what would unblock it."""
+    request = AdmissionRequest.objects.filter(pk=request_id).first()
+    if request is None:
+        raise errors.NotFound
+    return _explained(request, operator)
+
+
+def allocation_explain(allocation_id: UUID, *, operator: bool = False) -> dict[str, Any]:
+    """Why an allocation is where it is: its decision, and what its run says now."""
+    row = Allocation.objects.select_related("request").filter(pk=allocation_id).first()
+    if row is None:
+        raise errors.NotFound
+    out = _explained(row.request, operator)
+    run = WorkflowRun.objects.filter(pk=row.run_id).first()
+    error = (run.error if run else None) or {}
+    code = row.outcome_code or error.get("code", "")
+    if row.state == AllocationState.CLEANUP_BLOCKED:
+        code = "cleanup_blocked"
+    entry = errors.catalogue().get(code)
+    out["allocation"] = {
+        "id": str(row.pk),
+        "state": row.state,
+        "phase": allocation_phase(row),
+        "outcome": row.outcome,
+        "code": code,
+        "detail": row.outcome_detail or error.get("detail", ""),
+        "unblock": entry.unblock if entry else "",
+    }
+    return out

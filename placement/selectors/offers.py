@@ -1,0 +1,111 @@
+"""What is sold now, at which price, and how much of it could be had?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+from django.db.models import QuerySet
+
+from placement.models import Image
+from tenants.models import Shape, Sku
+from tenants.selectors import price_now
+
+_OFFERS = """
+SELECT s.name, s.title, s.description, s.shape, s.family, s.pool, s.slots_min, s.slots_max,
+       rc.name, s.units_milli, s.exclusive_nic, s.isolation,
+       coalesce(p.hour_micro, 0), coalesce(p.currency, 'USD'), a.nodes, a.slots, a.whole,
+       a.largest, a.ready
+  FROM tenants_sku s
+  JOIN tenants_resourceclass rc ON rc.id = s.resource_class_id
+  LEFT JOIN LATERAL (
+       SELECT hour_micro, currency FROM tenants_skuprice pr
+        WHERE pr.sku_id = s.id AND pr.effective_from <= clock_timestamp()
+        ORDER BY pr.effective_from DESC LIMIT 1) p ON true
+  LEFT JOIN LATERAL (
+       SELECT count(*) FILTER (WHERE n.schedulable AND n.free_count > 0) AS nodes,
+              coalesce(sum(n.free_count) FILTER (WHERE n.schedulable), 0) AS slots,
+              count(*) FILTER (WHERE n.schedulable AND n.slot_count > 0
+                                AND n.free_count = n.slot_count) AS whole,
+              coalesce(max(n.free_count) FILTER (WHERE n.schedulable), 0) AS largest,
+              count(*) FILTER (WHERE n.state = 'ready') AS ready
+         FROM placement_node n
+         JOIN placement_pool pl ON pl.id = n.pool_id AND pl.name = s.pool
+         JOIN placement_nodefamily f ON f.id = n.family_id AND f.name = s.family
+        WHERE n.intended <> CASE s.shape WHEN 'baremetal' THEN 'slices' ELSE 'baremetal' END
+       ) a ON true
+ WHERE s.state = 'published'
+ ORDER BY s.name
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One SKU with its price and what of it is available now.
+
+    ``code`` says why nothing is available; it is empty when something is.
+    """
+
+    sku: str
+    title: str
+    description: str
+    shape: str
+    family: str
+    pool: str
+    slots_min: int
+    slots_max: int
+    resource_class: str
+    units_milli: int
+    exclusive_nic: bool
+    isolation: str
+    price_hour_micro: int
+    currency: str
+    available_nodes: int
+    available_slots: int
+    largest_fit: int
+    code: str
+    detail: str
+
+
+def _offer(row: tuple[Any, ...]) -> Offer:
+    *head, nodes, slots, whole, largest, ready = row
+    shape, slots_min, slots_max = head[3], head[6], head[7]
+    if shape == Shape.BAREMETAL:
+        fit, least, count = (1 if whole else 0), 1, whole
+        detail = f"{whole} whole nodes free."
+    else:
+        fit, least, count = min(largest, slots_max), slots_min, nodes
+        detail = f"{slots} slots free on {nodes} nodes; {largest} on the best."
+    code = ""
+    if not ready:
+        code, detail = "never_fits", "No approved node can serve this SKU."
+    elif fit < least:
+        code, fit = "sku_unavailable", 0
+    return Offer(
+        *head,
+        available_nodes=count,
+        available_slots=0 if shape == Shape.BAREMETAL else int(slots),
+        largest_fit=fit,
+        code=code,
+        detail=detail,
+    )
+
+
+def offer_list() -> list[Offer]:
+    """Every published SKU with what is available now (counts, never hosts)."""
+    with connection.cursor() as cursor:
+        cursor.execute(_OFFERS)
+        return [_offer(row) for row in cursor.fetchall()]
+
+
+def price_of(sku: Sku, slots: int) -> tuple[int, str]:
+    """Millionths an hour for a size, and the currency; a whole node is one unit."""
+    hour, currency = price_now(sku)
+    return hour * max(slots, 1), currency
+
+
+def image_list(shape: str = "") -> QuerySet[Image]:
+    """What can be started, optionally for one shape."""
+    rows = Image.objects.filter(retired_at__isnull=True).order_by("name")
+    return rows.filter(shapes__contains=[shape]) if shape else rows

@@ -1,0 +1,1 @@
+"""Writes of the placement app, one module a noun."""

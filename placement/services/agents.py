@@ -1,0 +1,229 @@
+"""Which host is speaking, and may it?  Join once, then every message is signed."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import transaction
+
+from gpuaas.kernel import clock, errors, events
+from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.transitions import advance
+from placement.errors import (
+    ClockSkew,
+    CredentialInvalid,
+    JoinTokenInvalid,
+    NodeStateRefused,
+    ReplayedMessage,
+)
+from placement.models import JoinToken, Node, NodeCredential, NodeTask
+from placement.node_tasks import (
+    CLOCK_WINDOW_S,
+    JoinAnswer,
+    JoinRequest,
+    RenewAnswer,
+    RenewRequest,
+    control_public_key,
+    signature_holds,
+)
+from placement.services.nodes import discovery_order
+from placement.states import NodeState, TaskState
+
+CREDENTIAL_TTL = timedelta(hours=24)
+JOIN_TTL_S = 900
+MAX_JOIN_TTL_S = 86_400
+POLL_MS = 1000
+
+
+def node_actor(node: Node) -> Actor:
+    """The host as the one who acts."""
+    return Actor(kind="node", id=str(node.pk), name=node.name)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+@transaction.atomic
+def join_token_create(
+    *, node_id: UUID, actor: Actor, ttl_s: int = JOIN_TTL_S
+) -> tuple[JoinToken, str]:
+    """A single-use invitation for one named node; its text is shown once.
+
+    Older unused invitations of the node end with it.
+    """
+    if not 1 <= ttl_s <= MAX_JOIN_TTL_S:
+        raise errors.InvalidRequest(
+            f"An invitation lives 1 to {MAX_JOIN_TTL_S} seconds.",
+            errors=(errors.FieldError("/ttl_s", "out_of_range", f"1 to {MAX_JOIN_TTL_S}"),),
+        )
+    node = Node.objects.select_for_update(no_key=True).filter(pk=node_id).first()
+    if node is None:
+        raise errors.NotFound
+    if node.state == NodeState.RETIRED:
+        raise NodeStateRefused(f"{node.name} is retired.", state=node.state)
+    now = clock.db_now()
+    JoinToken.objects.filter(node=node, used_at__isnull=True).update(expires_at=now)
+    text = f"gpuaas_join_{secrets.token_urlsafe(32)}"
+    token = JoinToken.objects.create(
+        node=node,
+        digest=_digest(text),
+        expires_at=now + timedelta(seconds=ttl_s),
+        created_by=actor.as_json(),
+    )
+    events.record(kind="placement.node.invite", subject=node, actor=actor, facts={"ttl_s": ttl_s})
+    return token, text
+
+
+def node_join(*, message: JoinRequest) -> JoinAnswer:
+    """Exchange an invitation for a credential bound to the host's key.
+
+    The same invitation with the same key gets the same answer, since the first may have
+    been lost; with another key it is refused and recorded.
+    """
+    answer = _join(message)
+    if isinstance(answer, JoinTokenInvalid):
+        raise answer
+    return answer
+
+
+@transaction.atomic
+def _join(message: JoinRequest) -> JoinAnswer | JoinTokenInvalid:
+    token = (
+        JoinToken.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("node")
+        .filter(digest=_digest(message.token))
+        .first()
+    )
+    now = clock.db_now()
+    if token is None or (token.expires_at < now and token.used_at is None):
+        raise JoinTokenInvalid
+    node = Node.objects.select_for_update(no_key=True).get(pk=token.node_id)
+    if token.used_at is not None:
+        known = NodeCredential.objects.filter(
+            node=node, public_key=message.public_key, revoked_at__isnull=True, expires_at__gt=now
+        ).first()
+        if token.used_key != message.public_key or known is None:
+            events.record(
+                kind="placement.node.join_refused",
+                subject=node,
+                actor=node_actor(node),
+                reason="join_token_invalid",
+                facts={"hostname": message.hostname},
+            )
+            return JoinTokenInvalid("This join token has been used.")
+        return _join_answer(node, known)
+    token.used_at, token.used_key = now, message.public_key
+    token.save(update_fields=["used_at", "used_key"])
+    NodeCredential.objects.filter(node=node, revoked_at__isnull=True).update(revoked_at=now)
+    credential = NodeCredential.objects.create(
+        node=node, public_key=message.public_key, expires_at=now + CREDENTIAL_TTL
+    )
+    node.boot_id, node.agent_version = message.boot_id, message.agent_version
+    node.last_seen_at = now
+    node.save(update_fields=["boot_id", "agent_version", "last_seen_at"])
+    actor = node_actor(node)
+    events.record(
+        kind="placement.node.join",
+        subject=node,
+        actor=actor,
+        facts={"hostname": message.hostname, "agent_version": message.agent_version},
+    )
+    if node.state == NodeState.ENROLLING:
+        node = advance(node, "inspect", actor=actor, reason="joined")
+        discovery_order(node)
+    return _join_answer(node, credential)
+
+
+def _join_answer(node: Node, credential: NodeCredential) -> JoinAnswer:
+    return JoinAnswer(
+        node_id=str(node.pk),
+        node_name=node.name,
+        credential_id=str(credential.pk),
+        expires_at=int(credential.expires_at.timestamp()),
+        control_public_key=control_public_key(),
+        server_time=int(clock.db_now().timestamp()),
+        poll_ms=POLL_MS,
+    )
+
+
+def request_authenticate(
+    *,
+    credential_id: str,
+    sequence: int,
+    timestamp: int,
+    signature: str,
+    method: str,
+    path: str,
+    body: bytes,
+) -> Node:
+    """The node that signed the request. Each sequence is accepted once, rising.
+
+    The signature is checked before the time and the sequence are talked about, so that
+    only the holder of the key learns them.
+    """
+    try:
+        key = UUID(credential_id)
+    except ValueError:
+        raise CredentialInvalid from None
+    row = NodeCredential.objects.select_related("node").filter(pk=key).first()
+    now = clock.db_now()
+    if row is None or row.revoked_at is not None or row.expires_at <= now:
+        raise CredentialInvalid
+    if row.node.state == NodeState.RETIRED or not signature_holds(
+        row.public_key,
+        signature,
+        method=method,
+        path=path,
+        sequence=sequence,
+        timestamp=timestamp,
+        body=body,
+    ):
+        raise CredentialInvalid
+    if abs(now.timestamp() - timestamp) > CLOCK_WINDOW_S:
+        raise ClockSkew(server_time=int(now.timestamp()))
+    taken = NodeCredential.objects.filter(
+        pk=row.pk, last_sequence__lt=sequence, revoked_at__isnull=True
+    ).update(last_sequence=sequence, last_seen_at=now)
+    if not taken:
+        fresh = NodeCredential.objects.get(pk=row.pk)
+        raise ReplayedMessage(last_sequence=fresh.last_sequence, server_time=int(now.timestamp()))
+    return row.node
+
+
+@transaction.atomic
+def credential_renew(*, node: Node, message: RenewRequest) -> RenewAnswer:
+    """A new credential for the same or a new key; the old one lives on for a few minutes."""
+    now = clock.db_now()
+    overlap = now + timedelta(minutes=5)
+    NodeCredential.objects.filter(
+        node=node, revoked_at__isnull=True, expires_at__gt=overlap
+    ).update(expires_at=overlap)
+    credential = NodeCredential.objects.create(
+        node=node, public_key=message.public_key, expires_at=now + CREDENTIAL_TTL
+    )
+    events.record(kind="placement.node.renew", subject=node, actor=node_actor(node))
+    return RenewAnswer(
+        credential_id=str(credential.pk),
+        expires_at=int(credential.expires_at.timestamp()),
+        server_time=int(now.timestamp()),
+        control_public_key=control_public_key(),
+    )
+
+
+@transaction.atomic
+def credential_revoke(*, node_id: UUID, reason: str, actor: Actor) -> int:
+    """End every credential of a node at once; its leased tasks go back."""
+    node = Node.objects.filter(pk=node_id).first()
+    if node is None:
+        raise errors.NotFound
+    ended = NodeCredential.objects.filter(node=node, revoked_at__isnull=True).update(
+        revoked_at=clock.db_now()
+    )
+    for task in NodeTask.objects.filter(node=node, state=TaskState.LEASED):
+        advance(task, "lose", actor=actor, reason="credential_revoked")
+    events.record(kind="placement.node.revoke", subject=node, actor=actor, reason=reason)
+    return ended

@@ -1,0 +1,219 @@
+"""How does a tenant lease capacity, change a lease, and give it back?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from admission.errors import WithdrawnAlready
+from admission.models import AdmissionRequest, Decision
+from admission.states import RequestState
+from gpuaas.kernel import errors, events, workflow
+from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.errors import error_for
+from gpuaas.kernel.models import WorkflowRun
+from gpuaas.kernel.scope import platform_scope
+from gpuaas.kernel.transitions import advance
+from placement.domain.fit import rank
+from placement.domain.order import AllocationOrder
+from placement.models import Allocation
+from placement.services import requests
+from placement.services.bundle import Item
+from placement.services.cleanup import release_begin
+from placement.services.engine import CANDIDATES, Placed, no_capacity, settle, target_of
+from placement.services.queue import cycle_now
+from placement.snapshots import candidates
+from placement.states import AllocationState
+from tenants.services.tenancy import checked_name
+
+HOURS_A_MONTH = 730
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What a tenant gets for an order: the decision, the run, and the allocation if placed."""
+
+    request: AdmissionRequest
+    decision: Decision
+    run: WorkflowRun
+    allocation: Allocation | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an order would do, without doing it."""
+
+    fits: bool
+    code: str
+    detail: str
+    sku: str
+    shape: str
+    slots: int
+    tier: str
+    image: str
+    price_hour_micro: int
+    price_month_micro: int
+    currency: str
+    resource_class: str
+    envelope_before_milli: int
+    envelope_after_milli: int
+    envelope_limit_milli: int
+    gates: list[dict[str, Any]]
+    choice: dict[str, Any] | None
+    runner_up: dict[str, Any] | None
+    would_wait: bool
+
+
+def _ticket(item: Item, allocation: bool) -> Ticket:
+    return Ticket(
+        request=AdmissionRequest.objects.get(pk=item.request_id),
+        decision=Decision.objects.get(pk=item.decision_id),
+        run=WorkflowRun.objects.get(pk=item.run_id),
+        allocation=Allocation.objects.get(pk=item.allocation_id) if allocation else None,
+    )
+
+
+def allocation_request(
+    *, tenant_id: UUID, project_id: UUID, order: AllocationOrder, actor: Actor
+) -> Ticket:
+    """Decide and, while nobody waits in the pool, place in the same transaction.
+
+    A refusal raises the reason's own error after the request, the decision and the event
+    were written; its ``facts`` carry the numbers and the ids. With ``order.wait`` a request
+    that is authorised but does not fit queues instead.
+    """
+    refused: errors.ProductError | None = None
+    with transaction.atomic(), platform_scope():
+        item = requests.item_of(
+            tenant_id=tenant_id, project_id=project_id, order=order, actor=actor
+        )
+        refused = requests.verdict_error(item.verdict, error_for)
+        if refused is not None:
+            refused = requests.deny(item, refused, refused_at_capacity=False)
+        else:
+            if item.authority.queue_waits:
+                cycle_now(item.authority.pool)
+            result = settle(item)
+            if isinstance(result, Placed):
+                return _ticket(item, allocation=True)
+            if order.wait and result.error.code == "sku_unavailable":
+                requests.queue(item, result.error)
+                return _ticket(item, allocation=False)
+            refused = requests.deny(item, result.error, refused_at_capacity=True)
+    raise refused
+
+
+def allocation_plan(
+    *, tenant_id: UUID, project_id: UUID, order: AllocationOrder, actor: Actor
+) -> Plan:
+    """The same decision and search, writing nothing."""
+    with transaction.atomic(), platform_scope():
+        item = requests.item_of(
+            tenant_id=tenant_id, project_id=project_id, order=order, actor=actor
+        )
+        refused = requests.verdict_error(item.verdict, error_for)
+        if not item.facts.project_known:
+            raise errors.NotFound
+        gates = [gate.as_json() for gate in item.verdict.gates]
+        options = []
+        if refused is None:
+            where = target_of(item)
+            if where is not None:
+                places = candidates(where, item.want, limit=CANDIDATES)
+                options = rank(places, item.want, limit=2)
+            if not options:
+                refused = no_capacity(item, where)
+            gates.append(
+                {
+                    "gate": "capacity",
+                    "passed": refused is None,
+                    "code": refused.code if refused else "",
+                    "detail": refused.detail if refused else "It fits now.",
+                    "facts": refused.facts if refused else {},
+                }
+            )
+    quota = item.authority.quota
+    used = quota.used_milli if quota else 0
+    return Plan(
+        fits=refused is None,
+        code=refused.code if refused else "",
+        detail=refused.detail if refused else "It fits now.",
+        sku=item.authority.sku,
+        shape=item.authority.shape,
+        slots=item.want.slots,
+        tier=item.authority.tier,
+        image=item.image,
+        price_hour_micro=item.price_hour_micro,
+        price_month_micro=item.price_hour_micro * HOURS_A_MONTH,
+        currency=item.authority.currency,
+        resource_class=item.authority.resource_class,
+        envelope_before_milli=used,
+        envelope_after_milli=used + item.amount_milli,
+        envelope_limit_milli=quota.limit_milli if quota else 0,
+        gates=gates,
+        choice=options[0].explained() if options else None,
+        runner_up=options[1].explained() if len(options) > 1 else None,
+        would_wait=bool(refused and refused.code == "sku_unavailable" and order.wait),
+    )
+
+
+def allocation_release(*, allocation_id: UUID, reason: str, actor: Actor) -> WorkflowRun:
+    """Give an allocation back, or cancel one that is still being made. Repeating it is one.
+
+    The run that makes it is locked first, as its own steps do, then the allocation.
+    """
+    with transaction.atomic():
+        row = Allocation.objects.filter(pk=allocation_id).first()
+        if row is None:
+            raise errors.NotFound
+        with platform_scope():
+            if row.state in (AllocationState.PLACED, AllocationState.PROVISIONING):
+                workflow.cancel(row.run_id, actor, reason or "released by the tenant")
+            return release_begin(
+                allocation_id=allocation_id,
+                outcome=None,
+                code="released",
+                detail=reason,
+                actor=actor,
+            )
+
+
+@transaction.atomic
+def allocation_rename(*, allocation_id: UUID, name: str, version: int, actor: Actor) -> Allocation:
+    """Change the display name, if the row still has the version that was seen."""
+    kept = checked_name(name)
+    with platform_scope():
+        row = Allocation.objects.select_for_update(no_key=True).get(pk=allocation_id)
+        if row.version != version:
+            raise errors.PreconditionFailed(
+                f"The allocation is at version {row.version}.", version=row.version
+            )
+        before, row.name, row.version = row.name, kept, row.version + 1
+        row.save(update_fields=["name", "version"])
+        events.record(
+            kind="placement.allocation.rename",
+            subject=row,
+            actor=actor,
+            before={"name": before},
+            after={"name": kept},
+        )
+    return row
+
+
+def request_withdraw(*, request_id: UUID, actor: Actor) -> AdmissionRequest:
+    """Take a waiting request out of the queue."""
+    with transaction.atomic():
+        row = AdmissionRequest.objects.filter(pk=request_id).first()
+        if row is None:
+            raise errors.NotFound
+        if row.state == RequestState.WITHDRAWN:
+            return row
+        if row.state != RequestState.QUEUED:
+            raise WithdrawnAlready(f"The request is {row.state}.", state=row.state)
+        with platform_scope():
+            if row.run_id is not None:
+                workflow.cancel(row.run_id, actor, "withdrawn")
+            return advance(row, "withdraw", actor=actor, changes={"code": "", "detail": ""})

@@ -1,0 +1,299 @@
+"""How does a host come into the inventory, change its standing, and leave?"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, connection, transaction
+
+from gpuaas.kernel import clock, errors, events, ids, notify
+from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.transitions import advance
+from placement.domain.capacity import NodeFacts, schedulable
+from placement.errors import NodeStateRefused, NothingToApprove, ReasonMissing
+from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool, Slot
+from placement.models.node import Intended
+from placement.services.slots import layout_of
+from placement.states import LIVE_CLAIM, NodeState, SlotState, TaskState
+from tenants.errors import NameTaken
+
+DISCOVERY_S = 600
+LIVE = [str(state) for state in LIVE_CLAIM]
+
+
+def need_reason(reason: str) -> str:
+    """The trimmed reason, or ReasonMissing."""
+    kept = reason.strip()
+    if not kept:
+        raise ReasonMissing(errors=(errors.FieldError("/reason", "required", "say why"),))
+    return kept[:500]
+
+
+def locked(node_id: UUID) -> Node:
+    """The node's row, locked: before any claim is made or ended."""
+    node = Node.objects.select_for_update(no_key=True).filter(pk=node_id).first()
+    if node is None:
+        raise errors.NotFound
+    return node
+
+
+def facts_of(node: Node) -> NodeFacts:
+    """What posture and schedulability are derived from, read together."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT (SELECT count(*) FROM placement_slot s
+                     WHERE s.node_id = %(id)s AND s.state = 'approved'),
+                   EXISTS (SELECT FROM placement_nodedrain d WHERE d.node_id = %(id)s
+                            AND d.ended_at IS NULL AND d.slot_index IS NULL),
+                   count(*) FILTER (WHERE c.slot_index < 0),
+                   count(*) FILTER (WHERE c.slot_index >= 0),
+                   count(*) FILTER (WHERE c.state = 'cleanup_blocked')
+              FROM placement_claim c
+             WHERE c.node_num = %(num)s AND c.state = ANY (%(live)s)
+            """,
+            {"id": node.pk, "num": node.num, "live": LIVE},
+        )
+        row = cursor.fetchone()
+    assert row is not None
+    return NodeFacts(
+        state=node.state,
+        draining=row[1],
+        health=node.health,
+        blocking_conditions=tuple(c["code"] for c in node.conditions),
+        approved=row[0],
+        free=node.free_count,
+        whole_claimed=row[2] > 0,
+        slot_claims=row[3],
+        cleanup_blocked=row[4],
+    )
+
+
+def refold(node: Node) -> Node:
+    """Fold state, drain, health and evidence into ``schedulable``; the row is locked.
+
+    The generation rises with every change, so that a decision on the old facts is void.
+    """
+    may = schedulable(facts_of(node))
+    if may != node.schedulable:
+        node.schedulable = may
+        node.generation += 1
+        node.save(update_fields=["schedulable", "generation"])
+    notify.publish(f"node:{node.pk}")
+    return node
+
+
+def recount(node: Node) -> Node:
+    """Recount free capacity from slots, drains and claims, then fold; the row is locked."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT placement_recount(%s)", [node.pk])
+    node.refresh_from_db()
+    return refold(node)
+
+
+@transaction.atomic
+def node_create(
+    *,
+    name: str,
+    actor: Actor,
+    pool: str = "default",
+    intended: str = Intended.ANY,
+    zone: str = "",
+    block: str = "",
+    rack: str = "",
+) -> Node:
+    """Announce a host by name, before it joins."""
+    found = Pool.objects.filter(name=pool).first()
+    if found is None:
+        raise errors.InvalidRequest(
+            f"There is no pool {pool!r}.",
+            errors=(errors.FieldError("/pool", "unknown", "no pool of this name"),),
+        )
+    try:
+        with transaction.atomic():
+            node = Node.objects.create(
+                name=name,
+                pool=found,
+                intended=Intended(intended),
+                zone=zone,
+                block=block,
+                rack=rack,
+            )
+    except IntegrityError as taken:
+        raise NameTaken(
+            f"A node {name!r} exists already.",
+            errors=(errors.FieldError("/name", "taken", "a node has this name"),),
+        ) from taken
+    events.record(
+        kind="placement.node.create",
+        subject=node,
+        actor=actor,
+        after={"name": name, "pool": pool, "intended": str(intended)},
+    )
+    return node
+
+
+def discovery_order(node: Node) -> NodeTask:
+    """Ask the host what it is made of; one open discovery is enough."""
+    known = NodeTask.objects.filter(
+        node=node,
+        kind="slice.topology_discover",
+        state__in=[TaskState.PENDING, TaskState.LEASED],
+    ).first()
+    return known or NodeTask.objects.create(
+        id=ids.new_id(),
+        node=node,
+        kind="slice.topology_discover",
+        params={},
+        deadline_at=clock.db_now() + timedelta(seconds=DISCOVERY_S),
+    )
+
+
+@transaction.atomic
+def node_discover(*, node_id: UUID, actor: Actor, reason: str = "") -> NodeTask:
+    """Run a discovery again. Approved slots never change silently by it."""
+    node = locked(node_id)
+    if node.state in (NodeState.ENROLLING, NodeState.RETIRED):
+        raise NodeStateRefused(f"{node.name} is {node.state}.", state=node.state)
+    events.record(kind="placement.node.discover", subject=node, actor=actor, reason=reason)
+    return discovery_order(node)
+
+
+def _family(node: Node, slots: list[Slot], name: str | None) -> NodeFamily:
+    if name:
+        family = NodeFamily.objects.filter(name=name).first()
+        if family is None:
+            raise errors.InvalidRequest(
+                f"There is no node family {name!r}.",
+                errors=(errors.FieldError("/family", "unknown", "no family of this name"),),
+            )
+        if family.slots != len(slots):
+            raise errors.InvalidRequest(
+                f"{name} has {family.slots} slots, {node.name} has {len(slots)}.",
+                errors=(errors.FieldError("/family", "does_not_match", "slot counts differ"),),
+            )
+        return family
+    if node.family is not None:
+        return node.family
+    raise errors.InvalidRequest(
+        "Say which family the node belongs to.",
+        errors=(errors.FieldError("/family", "required", "name a node family"),),
+    )
+
+
+@transaction.atomic
+def node_approve(
+    *, node_id: UUID, actor: Actor, reason: str = "", family: str | None = None
+) -> Node:
+    """Approve the discovered slots and let the node take work.
+
+    Verified candidates become approved slots; only those are ever scheduled.
+    """
+    node = locked(node_id)
+    if node.state not in (NodeState.VERIFYING, NodeState.READY):
+        raise NodeStateRefused(
+            f"{node.name} is {node.state}; it is approved after a discovery.", state=node.state
+        )
+    waiting = list(Slot.objects.filter(node=node, state=SlotState.VERIFIED).order_by("index"))
+    if not waiting:
+        raise NothingToApprove
+    slots = list(Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED).order_by("index"))
+    node.family = _family(node, slots, family)
+    for slot in waiting:
+        advance(
+            slot,
+            "approve",
+            actor=actor,
+            reason=reason,
+            changes={"approved_by": actor.as_json(), "approved_at": clock.db_now()},
+        )
+    node.slot_count = max(slot.index for slot in slots) + 1
+    node.layout, node.exclusive_mask = layout_of(slots)
+    node.save(update_fields=["family", "slot_count", "layout", "exclusive_mask"])
+    if node.state == NodeState.VERIFYING:
+        node = advance(node, "approve", actor=actor, reason=reason, facts={"slots": len(waiting)})
+    return recount(node)
+
+
+@transaction.atomic
+def node_drain(
+    *, node_id: UUID, reason: str, actor: Actor, slot_index: int | None = None
+) -> NodeDrain:
+    """Take no new work on the node, or on one slot. What runs goes on. Repeating is one."""
+    why = need_reason(reason)
+    node = locked(node_id)
+    drain = NodeDrain.objects.filter(
+        node=node, slot_index=slot_index, ended_at__isnull=True
+    ).first()
+    if drain is None:
+        drain = NodeDrain.objects.create(
+            node=node, slot_index=slot_index, owner=actor.as_json(), reason=why
+        )
+        events.record(
+            kind="placement.node.drain",
+            subject=node,
+            actor=actor,
+            reason=why,
+            facts={"slot_index": slot_index},
+        )
+        recount(node)
+    return drain
+
+
+@transaction.atomic
+def node_undrain(
+    *, node_id: UUID, reason: str, actor: Actor, slot_index: int | None = None
+) -> Node:
+    """End a drain."""
+    node = locked(node_id)
+    ended = NodeDrain.objects.filter(
+        node=node, slot_index=slot_index, ended_at__isnull=True
+    ).update(ended_at=clock.db_now())
+    if ended:
+        events.record(
+            kind="placement.node.undrain",
+            subject=node,
+            actor=actor,
+            reason=reason,
+            facts={"slot_index": slot_index},
+        )
+    return recount(node)
+
+
+def _move(edge: str, node_id: UUID, reason: str, actor: Actor, **facts: Any) -> Node:
+    why = need_reason(reason)
+    node = advance(locked(node_id), edge, actor=actor, reason=why, facts=facts)
+    return recount(node)
+
+
+@transaction.atomic
+def node_maintain(*, node_id: UUID, reason: str, actor: Actor) -> Node:
+    """ready → maintenance: no new work; what runs goes on."""
+    return _move("maintain", node_id, reason, actor)
+
+
+@transaction.atomic
+def node_quarantine(*, node_id: UUID, reason: str, actor: Actor) -> Node:
+    """→ quarantined: no new work until somebody restores it."""
+    return _move("quarantine", node_id, reason, actor)
+
+
+@transaction.atomic
+def node_restore(*, node_id: UUID, reason: str, actor: Actor) -> Node:
+    """maintenance or quarantined → ready."""
+    return _move("restore", node_id, reason, actor)
+
+
+@transaction.atomic
+def node_retire(*, node_id: UUID, reason: str, actor: Actor) -> Node:
+    """→ retired, only without live claims; its slots retire with it."""
+    why = need_reason(reason)
+    node = locked(node_id)
+    held = Claim.objects.filter(node_num=node.num, state__in=LIVE).count()
+    if held:
+        raise NodeStateRefused(f"{node.name} holds {held} live claims.", claims=held)
+    for slot in Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED):
+        advance(slot, "retire", actor=actor, reason=why)
+    return recount(advance(node, "retire", actor=actor, reason=why))

@@ -1,0 +1,115 @@
+"""What does a host see of itself, and what follows?  Silence is unknown, never absent."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import connection, transaction
+
+from gpuaas.kernel import clock, events
+from gpuaas.kernel.actor import system
+from placement.errors import ObservedStale
+from placement.models import Allocation, Node
+from placement.models.allocation import Observed
+from placement.models.node import Health
+from placement.node_tasks import ObservedAnswer, ObservedReport
+from placement.services.agents import node_actor
+from placement.services.nodes import locked, refold
+from placement.states import AllocationState, NodeState
+
+SILENT_AFTER_S = 60
+WATCH = system("watch")
+HOLDING = (
+    AllocationState.PLACED,
+    AllocationState.PROVISIONING,
+    AllocationState.ACTIVE,
+    AllocationState.PREEMPTING,
+    AllocationState.RELEASING,
+    AllocationState.CLEANUP_BLOCKED,
+)
+
+
+@transaction.atomic
+def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
+    """Keep the report, compare it with what should be there, and fold the node's health.
+
+    Reports are numbered within a boot; an older one than the last kept changes nothing.
+    """
+    now = clock.db_now()
+    row = locked(node.pk)
+    if message.boot_id != row.boot_id:
+        raise ObservedStale("The report is of another boot than the node's last poll.")
+    if message.seq <= row.observed_seq:
+        raise ObservedStale(last_seq=row.observed_seq)
+    conditions = [c.to_json() for c in message.conditions]
+    seen = {vm.claim_ref: vm for vm in message.vms if vm.claim_ref}
+    held = list(Allocation.objects.filter(node=row, state__in=HOLDING))
+    known = {str(allocation.pk) for allocation in held}
+    for vm in message.vms:
+        if vm.claim_ref not in known:
+            conditions.append(
+                {"code": "unknown_vm", "detail": f"{vm.name} is not ours", "device": None}
+            )
+    present = [a.pk for a in held if str(a.pk) in seen]
+    absent = [a.pk for a in held if str(a.pk) not in seen]
+    with connection.cursor() as cursor:
+        for ids, value in ((present, Observed.PRESENT), (absent, Observed.ABSENT)):
+            if ids:
+                cursor.execute(
+                    "UPDATE placement_allocation SET observed = %s, observed_at = %s, "
+                    "observed_detail = '' WHERE id = ANY (%s)",
+                    [str(value), now, ids],
+                )
+    health = Health.DEGRADED if conditions else Health.OK
+    changed = (row.health, row.conditions) != (str(health), conditions)
+    row.observed = message.to_json()
+    row.observed_at, row.observed_seq, row.last_seen_at = now, message.seq, now
+    row.conditions, row.health = conditions, health
+    row.save(
+        update_fields=[
+            "observed",
+            "observed_at",
+            "observed_seq",
+            "last_seen_at",
+            "conditions",
+            "health",
+        ]
+    )
+    if changed:
+        events.record(
+            kind="placement.node.health",
+            subject=row,
+            actor=node_actor(row),
+            after={"health": str(health), "conditions": [c["code"] for c in conditions]},
+        )
+        refold(row)
+    return ObservedAnswer(server_time=int(now.timestamp()))
+
+
+def silence_sweep() -> int:
+    """Nodes that have said nothing for too long become unknown: no new work, claims kept."""
+    before = clock.db_now() - timedelta(seconds=SILENT_AFTER_S)
+    quiet = Node.objects.filter(last_seen_at__lt=before).exclude(
+        state__in=[NodeState.RETIRED, NodeState.ENROLLING]
+    )
+    count = 0
+    for node_id in list(quiet.exclude(health=Health.UNKNOWN).values_list("pk", flat=True)[:200]):
+        with transaction.atomic():
+            row = locked(node_id)
+            if row.last_seen_at is None or row.last_seen_at >= before:
+                continue
+            row.health = Health.UNKNOWN
+            row.save(update_fields=["health"])
+            Allocation.objects.filter(node=row, state__in=HOLDING).update(
+                observed=Observed.UNKNOWN, observed_detail="node_silent"
+            )
+            events.record(
+                kind="placement.node.silent",
+                subject=row,
+                actor=WATCH,
+                reason="node_silent",
+                facts={"last_seen_at": row.last_seen_at.isoformat()},
+            )
+            refold(row)
+            count += 1
+    return count

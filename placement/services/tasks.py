@@ -1,0 +1,376 @@
+"""How does a host get work, keep its lease, and hand in the result?"""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from gpuaas.kernel import clock, errors, events, workflow
+from gpuaas.kernel.actor import Actor, system
+from gpuaas.kernel.transitions import advance
+from placement.domain.proof import missing_steps
+from placement.errors import LeaseLost, WireRefused
+from placement.models import Allocation, Claim, CleanupProof, Node, NodeTask, TaskObservation
+from placement.node_tasks import (
+    REQUIRED_CLEANUP_STEPS,
+    STEPS_THAT_MAY_NOT_APPLY,
+    CompleteRequest,
+    FailRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    LeaseAnswer,
+    LeaseRequest,
+    SlotEvidence,
+    TaskKind,
+    TopologyReport,
+    WireError,
+    parse_result,
+    sealed,
+)
+from placement.services.agents import node_actor
+from placement.services.nodes import locked, refold
+from placement.services.slots import slots_take
+from placement.states import LIVE_CLAIM, AllocationState, NodeState, TaskState
+
+LEASE_S = 60
+POLL_MS = 1000
+JITTER_MS = 400
+RETRY_S = 5
+PLATFORM = system("node-tasks")
+LIVE = [str(state) for state in LIVE_CLAIM]
+
+
+def _new_boot(node: Node, boot_id: str, actor: Actor) -> Node:
+    """A restart voids every lease of the boot before; what was in flight is asked again."""
+    events.record(
+        kind="placement.node.boot",
+        subject=node,
+        actor=actor,
+        before={"boot_id": node.boot_id},
+        after={"boot_id": boot_id},
+    )
+    node.boot_id, node.observed_seq = boot_id, 0
+    node.save(update_fields=["boot_id", "observed_seq"])
+    for task in NodeTask.objects.filter(node=node, state=TaskState.LEASED):
+        _lose(task, "the host restarted")
+    return node
+
+
+def _lose(task: NodeTask, why: str) -> None:
+    """Take a lease back: another attempt, or the end when there were enough."""
+    if task.attempt >= task.max_attempts:
+        _give_up(task, f"{task.attempt} leases were lost; the last because {why}")
+        return
+    advance(
+        task,
+        "lose",
+        actor=PLATFORM,
+        reason=why,
+        changes={"lease_until": None, "step": "", "percent": None},
+    )
+
+
+def _give_up(task: NodeTask, detail: str) -> None:
+    advance(
+        task,
+        "fail",
+        actor=PLATFORM,
+        reason="task_overdue",
+        changes={
+            "error": {"code": "task_overdue", "detail": detail},
+            "ended_at": clock.db_now(),
+            "lease_until": None,
+        },
+    )
+    if task.run_id is not None:
+        workflow.signal(task.run_id)
+
+
+def _due(node: Node, limit: int) -> list[NodeTask]:
+    now = clock.db_now()
+    return list(
+        NodeTask.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
+        .filter(node=node, state=TaskState.PENDING, due_at__lte=now)
+        .order_by("due_at", "id")[:limit]
+    )
+
+
+def poll_ms() -> int:
+    """When a host asks again, spread so that hosts do not ask together."""
+    return POLL_MS + random.randrange(JITTER_MS)
+
+
+@transaction.atomic
+def tasks_lease(*, node: Node, message: LeaseRequest) -> LeaseAnswer:
+    """Give the host what is due for it, each task with a new epoch. Asking is being alive."""
+    now = clock.db_now()
+    actor = node_actor(node)
+    if message.boot_id != node.boot_id:
+        node = _new_boot(locked(node.pk), message.boot_id, actor)
+    Node.objects.filter(pk=node.pk).update(last_seen_at=now)
+    for task in NodeTask.objects.filter(node=node, state=TaskState.LEASED, lease_until__lt=now):
+        _lose(task, "no heartbeat came in time")
+    until = now + timedelta(seconds=LEASE_S)
+    given = []
+    for task in _due(node, message.max):
+        leased = advance(
+            task,
+            "lease",
+            actor=actor,
+            changes={
+                "attempt": task.attempt + 1,
+                "lease_epoch": task.lease_epoch + 1,
+                "lease_until": until,
+                "boot_id": message.boot_id,
+            },
+        )
+        if leased.kind.endswith("provision") and leased.allocation_id is not None:
+            allocation = Allocation.objects.get(pk=leased.allocation_id)
+            if allocation.state == AllocationState.PLACED:
+                advance(allocation, "provision", actor=actor)
+        if leased.run_id is not None:
+            workflow.signal(leased.run_id)
+        given.append(sealed(leased, node, now=now, until=until))
+    return LeaseAnswer(tasks=tuple(given), next_poll_ms=poll_ms(), server_time=int(now.timestamp()))
+
+
+def _own(node: Node, task_id: UUID) -> NodeTask:
+    """The node's task, locked; another node's is as good as missing."""
+    task = (
+        NodeTask.objects.select_for_update(no_key=True, of=("self",))
+        .filter(pk=task_id, node=node)
+        .first()
+    )
+    if task is None:
+        raise errors.NotFound
+    return task
+
+
+@transaction.atomic
+def task_heartbeat(*, node: Node, task_id: UUID, message: HeartbeatRequest) -> HeartbeatAnswer:
+    """Extend the lease; a cancelled task is asked to stop."""
+    task = _own(node, task_id)
+    now = clock.db_now()
+    if task.state == TaskState.CANCELLED:
+        return HeartbeatAnswer(lease_expires_at=int(now.timestamp()), cancel=True)
+    if task.state != TaskState.LEASED or task.lease_epoch != message.lease_epoch:
+        raise LeaseLost(lease_epoch=task.lease_epoch)
+    moved = task.step != message.step
+    task.lease_until = now + timedelta(seconds=LEASE_S)
+    task.step, task.percent = message.step, message.percent
+    task.save(update_fields=["lease_until", "step", "percent"])
+    Node.objects.filter(pk=node.pk).update(last_seen_at=now)
+    if moved and task.run_id is not None:
+        workflow.signal(task.run_id)
+    return HeartbeatAnswer(lease_expires_at=int(task.lease_until.timestamp()), cancel=False)
+
+
+def _late(
+    task: NodeTask, epoch: int, boot_id: str, outcome: str, payload: dict[str, Any]
+) -> LeaseLost:
+    """Keep a result that counts no more, as an observation; it changes nothing."""
+    TaskObservation.objects.create(
+        task=task, lease_epoch=epoch, boot_id=boot_id, outcome=outcome, payload=payload
+    )
+    return LeaseLost(
+        f"The task is {task.state} at epoch {task.lease_epoch}.", lease_epoch=task.lease_epoch
+    )
+
+
+def _current(task: NodeTask, epoch: int, boot_id: str) -> bool:
+    return task.state == TaskState.LEASED and task.lease_epoch == epoch and task.boot_id == boot_id
+
+
+def _repeated(task: NodeTask, epoch: int, boot_id: str, state: str) -> bool:
+    """Whether this very result was accepted before: its reply may have been lost."""
+    return task.state == state and task.lease_epoch == epoch and task.boot_id == boot_id
+
+
+def _keep(refused: LeaseLost | None) -> None:
+    if refused is not None:
+        raise refused
+
+
+def task_complete(*, node: Node, task_id: UUID, message: CompleteRequest) -> None:
+    """Take a result in. Repeating the same one is one; a late one is only observed."""
+    _keep(_complete(node, task_id, message))
+
+
+@transaction.atomic
+def _complete(node: Node, task_id: UUID, message: CompleteRequest) -> LeaseLost | None:
+    task = _own(node, task_id)
+    if _repeated(task, message.lease_epoch, message.boot_id, TaskState.SUCCEEDED):
+        return None
+    if not _current(task, message.lease_epoch, message.boot_id):
+        return _late(task, message.lease_epoch, message.boot_id, "complete", message.to_json())
+    kind = TaskKind(task.kind)
+    try:
+        result = parse_result(kind, message.result)
+    except WireError as wrong:
+        raise WireRefused(
+            wrong.detail, errors=(errors.FieldError(wrong.pointer, wrong.code, wrong.detail),)
+        ) from wrong
+    actor = node_actor(node)
+    if isinstance(result, TopologyReport):
+        _discovered(node, result, actor)
+    elif kind in REQUIRED_CLEANUP_STEPS:
+        _proofs(task, message.evidence)
+    evidence = [entry.to_json() for entry in message.evidence]
+    task = advance(
+        task,
+        "succeed",
+        actor=actor,
+        changes={
+            "result": {} if isinstance(result, TopologyReport) else message.result,
+            "evidence": evidence or None,
+            "ended_at": clock.db_now(),
+            "lease_until": None,
+            "percent": 100,
+        },
+    )
+    if task.run_id is not None:
+        workflow.signal(task.run_id)
+    return None
+
+
+def task_fail(*, node: Node, task_id: UUID, message: FailRequest) -> None:
+    """Take a failure in: tried again while attempts are left and the host says it may be."""
+    _keep(_fail(node, task_id, message))
+
+
+@transaction.atomic
+def _fail(node: Node, task_id: UUID, message: FailRequest) -> LeaseLost | None:
+    task = _own(node, task_id)
+    if _repeated(task, message.lease_epoch, message.boot_id, TaskState.FAILED):
+        return None
+    if not _current(task, message.lease_epoch, message.boot_id):
+        return _late(task, message.lease_epoch, message.boot_id, "fail", message.to_json())
+    actor = node_actor(node)
+    error = {"code": message.code, "detail": message.detail}
+    if message.retryable and task.attempt < task.max_attempts:
+        advance(
+            task,
+            "lose",
+            actor=actor,
+            reason=message.code,
+            changes={
+                "error": error,
+                "lease_until": None,
+                "due_at": clock.db_now() + timedelta(seconds=RETRY_S * (task.attempt - 1)),
+                "step": "",
+                "percent": None,
+            },
+            facts=error,
+        )
+    else:
+        if TaskKind(task.kind) in REQUIRED_CLEANUP_STEPS:
+            _proofs(task, message.evidence)
+        advance(
+            task,
+            "fail",
+            actor=actor,
+            reason=message.code,
+            changes={
+                "error": error,
+                "evidence": [entry.to_json() for entry in message.evidence] or None,
+                "ended_at": clock.db_now(),
+                "lease_until": None,
+            },
+            facts=error,
+        )
+    if task.run_id is not None:
+        workflow.signal(task.run_id)
+    return None
+
+
+def _proofs(task: NodeTask, evidence: tuple[SlotEvidence, ...]) -> None:
+    """Judge the evidence for each claim, and keep it: complete or with what is missing.
+
+    Bound to the claim, its slot, this attempt, and the boot the lease was given to.
+    """
+    by_slot = {entry.slot_index: entry for entry in evidence}
+    required = [step.value for step in REQUIRED_CLEANUP_STEPS[TaskKind(task.kind)]]
+    given = {
+        slot["slot_index"]: slot
+        for slot in task.params.get("slots", task.params.get("devices", []))
+    }
+    claims = Claim.objects.filter(
+        allocation_id=task.allocation_id, state__in=LIVE, attempt=task.claim_attempt
+    )
+    for claim in claims:
+        indices = sorted(given) if claim.slot_index < 0 else [claim.slot_index]
+        steps, missing = [], []
+        for index in indices:
+            entry = by_slot.get(index)
+            found = [step.to_json() for step in entry.steps] if entry else []
+            steps += [{"slot_index": index, **step} for step in found]
+            slot = given.get(index, {})
+            absent = {
+                "nvme_sanitised": slot.get("nvme_mode") == "none",
+                "nic_reset": slot.get("nic_mode") in ("none", "shared"),
+            }
+            missing += [
+                {"slot_index": index, "step": m.step, "why": m.why, "detail": m.detail}
+                for m in missing_steps(
+                    found,
+                    required=required,
+                    optional_when_absent={
+                        step.value: absent.get(step.value, False)
+                        for step in STEPS_THAT_MAY_NOT_APPLY
+                    },
+                )
+            ]
+        CleanupProof.objects.create(
+            claim=claim,
+            slot_id=claim.slot_id,
+            task=task,
+            attempt=task.claim_attempt,
+            boot_id=task.boot_id,
+            steps=steps,
+            complete=not missing,
+            missing=missing,
+        )
+
+
+def _discovered(node: Node, report: TopologyReport, actor: Actor) -> None:
+    """Keep the topology and its candidate slots; approved slots do not change by it."""
+    row = locked(node.pk)
+    row.topology, row.topology_at = report.to_json(), clock.db_now()
+    row.save(update_fields=["topology", "topology_at"])
+    differences = slots_take(row, report, actor=actor)
+    events.record(
+        kind="placement.node.discovered",
+        subject=row,
+        actor=actor,
+        facts={
+            "gpus": len(report.gpus),
+            "slots": len(report.slots),
+            "findings": [f.code for f in report.findings][:50],
+            "differences": differences[:50],
+        },
+    )
+    if row.state == NodeState.INSPECTING:
+        row = advance(row, "verify", actor=actor, reason="discovered")
+    refold(row)
+
+
+def leases_sweep() -> int:
+    """Take back the leases that no heartbeat kept, whatever their node does now."""
+    count = 0
+    now = clock.db_now()
+    overdue = NodeTask.objects.filter(state=TaskState.LEASED, lease_until__lt=now)
+    for task_id in list(overdue.values_list("pk", flat=True)[:200]):
+        with transaction.atomic():
+            task = (
+                NodeTask.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
+                .filter(pk=task_id, state=TaskState.LEASED, lease_until__lt=now)
+                .first()
+            )
+            if task is not None:
+                _lose(task, "no heartbeat came in time")
+                count += 1
+    return count
