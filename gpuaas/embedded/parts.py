@@ -210,7 +210,7 @@ def web(env: Mapping[str, str], host: str, port: int, log_folder: Path) -> Progr
     command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--no-ws"]
     command += ["--host", host, "--port", str(port), "--workers", str(WEB_WORKERS)]
     command += ["--blocking-threads", str(WEB_THREADS), "--respawn-failed-workers"]
-    command += ["--respawn-interval", "0.5", "--workers-kill-timeout", "4"]
+    command += ["--respawn-interval", "0.5", "--workers-kill-timeout", "2"]
     command += ["gpuaas.wsgi:application"]
     return Program(
         "web",

@@ -308,6 +308,8 @@ class Postgres:
             user=self.run_as.uid if self.run_as else None,
             group=self.run_as.gid if self.run_as else None,
             extra_groups=[] if self.run_as else None,
+            # An initdb that outlived us would write into what the next start makes anew.
+            preexec_fn=processes.die_with_parent(signal.SIGKILL),
         )
         if done.returncode != 0:
             raise PostgresError(f"{Path(command[0]).name} failed: {done.stderr.strip()[-2000:]}")
