@@ -193,7 +193,32 @@ SPECTACULAR_SETTINGS = {
     "REDOC_DIST": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
     "SORT_OPERATIONS": True,
-    "POSTPROCESSING_HOOKS": [],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "gpuaas.api.schema.finish",
+    ],
+    "ENUM_NAME_OVERRIDES": {
+        "TenantState": "tenants.states.TenantState",
+        "SkuState": "tenants.states.SkuState",
+        "AllocationState": "placement.states.AllocationState",
+        "ClaimState": "placement.states.ClaimState",
+        "SlotState": "placement.states.SlotState",
+        "NodeState": "placement.states.NodeState",
+        "TaskState": "placement.states.TaskState",
+        "Outcome": "placement.states.Outcome",
+        "AdmissionRequestState": "admission.states.RequestState",
+        "OperationState": "gpuaas.api.serializers.allocations.OPERATION_STATES",
+        "Posture": "gpuaas.api.serializers.nodes.POSTURES",
+        "Shape": "tenants.models.Shape",
+        "Role": "tenants.models.Role",
+        "Health": "placement.models.node.Health",
+        "Intended": "placement.models.node.Intended",
+        "NicMode": "placement.models.inventory.NicMode",
+    },
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "SERVE_PERMISSIONS": ["gpuaas.api.permissions.Declared"],
+    "SERVE_AUTHENTICATION": [],
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "persistAuthorization": False},
 }
 
 UNFOLD = {

@@ -11,3 +11,8 @@ urlpatterns = [
     path("console/", include("gpuaas.console.urls")),
     path("", include("gpuaas.portal.urls")),
 ]
+
+handler400 = "gpuaas.api.problems.handler400"
+handler403 = "gpuaas.api.problems.handler403"
+handler404 = "gpuaas.api.problems.handler404"
+handler500 = "gpuaas.api.problems.handler500"

@@ -1,0 +1,113 @@
+"""Who is calling: a token's holder, or a browser's session?"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.http import HttpRequest
+from rest_framework import exceptions
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
+from rest_framework.request import Request
+
+from gpuaas.api import errors
+from gpuaas.api.middleware import request_id_of
+from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.scope import platform_scope
+from tenants.models import ApiToken, Member, Tenant, User
+from tenants.services import access
+
+TENANT_HEADER = "Gpuaas-Tenant"
+TENANT_PARAMETER = "tenant"
+SESSION_TENANT = "tenant"
+
+
+class TokenAuthentication(BaseAuthentication):
+    """``Authorization: Bearer gpuaas_pat_…``"""
+
+    def authenticate(self, request: Request) -> tuple[None, Actor] | None:
+        """The token's actor. Raises Unauthenticated when a bearer is given and not good."""
+        header = request.headers.get("Authorization", "")
+        scheme, _, text = header.partition(" ")
+        if not header:
+            return None
+        if scheme.lower() != "bearer":
+            raise errors.Unauthenticated("The authorization scheme is Bearer.")
+        actor = access.token_authenticate(text.strip(), request_id=request_id_of(request))
+        if actor is None:
+            raise errors.Unauthenticated("The token is unknown, expired or revoked.")
+        if actor.operator and (named := named_tenant(request)):
+            actor = actor.within(tenant_id_of(named))
+        return None, actor
+
+    def authenticate_header(self, request: Request) -> str:
+        """What WWW-Authenticate says."""
+        return 'Bearer realm="gpuaas"'
+
+
+class PortalSessionAuthentication(SessionAuthentication):
+    """The portal's cookie. A change needs the page's CSRF token as well."""
+
+    def authenticate(self, request: Request) -> tuple[AbstractBaseUser, Actor] | None:
+        """The signed-in person's actor, in the tenant they chose."""
+        user = getattr(request._request, "user", None)
+        if not isinstance(user, User) or not user.is_active:
+            return None
+        try:
+            self.enforce_csrf(request)
+        except exceptions.PermissionDenied as refused:
+            raise errors.CsrfRefused from refused
+        return user, session_actor(request._request, user)
+
+
+def named_tenant(request: Request | HttpRequest) -> str:
+    """The tenant that the request names, by slug or id, or an empty string."""
+    given = request.headers.get(TENANT_HEADER, "") or request.GET.get(TENANT_PARAMETER, "")
+    return str(given)
+
+
+def session_actor(request: HttpRequest, user: User) -> Actor:
+    """The person as an actor: in the tenant named, else the one chosen, else the first.
+
+    Raises TenantRequired when the tenant named is not theirs, which is also the answer
+    when there is no such tenant.
+    """
+    request_id = request_id_of(request)
+    named = named_tenant(request)
+    if named:
+        tenant_id = tenant_id_of(named)
+        actor = access.user_actor(user=user, tenant_id=tenant_id, request_id=request_id)
+        if actor.tenant_id is None and not actor.operator:
+            raise errors.TenantRequired("You are no member of a tenant of that name.")
+        return actor if actor.tenant_id else actor.within(tenant_id)
+    chosen = str(request.session.get(SESSION_TENANT, ""))
+    mine = [
+        str(tenant_id)
+        for tenant_id in Member.objects.filter(user=user)
+        .order_by("created_at")
+        .values_list("tenant_id", flat=True)
+    ]
+    tenant = chosen if chosen in mine else next(iter(mine), "")
+    return access.user_actor(
+        user=user, tenant_id=UUID(tenant) if tenant else None, request_id=request_id
+    )
+
+
+def tenant_id_of(named: str) -> UUID:
+    """The tenant of this slug or id. Raises TenantRequired when there is none."""
+    try:
+        found = Tenant.objects.filter(pk=UUID(named))
+    except ValueError:
+        found = Tenant.objects.filter(slug=named) if named.isprintable() else Tenant.objects.none()
+    tenant_id = found.values_list("pk", flat=True).first()
+    if tenant_id is None:
+        raise errors.TenantRequired("You are no member of a tenant of that name.")
+    return tenant_id
+
+
+def person_behind(actor: Actor) -> User:
+    """The account that an actor of kind user or token acts for."""
+    with platform_scope():
+        if actor.kind == "token":
+            return ApiToken.objects.select_related("user").get(pk=actor.id).user
+        return User.objects.get(pk=actor.id)

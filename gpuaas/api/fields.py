@@ -1,0 +1,137 @@
+"""Which JSON types may a field have?  Exactly its own: no number for text, no text for a number."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from rest_framework import serializers
+
+from gpuaas.api.problems import InvalidQuery, field_errors
+from gpuaas.kernel.errors import InvalidRequest
+
+
+class Text(serializers.CharField):
+    """A string, at most ``max_length`` characters, kept as it is."""
+
+    default_error_messages = {"wrong_type": "Expected a string."}  # noqa: RUF012 - DRF's own form
+
+    def __init__(self, *, max_length: int, **kwargs: Any) -> None:
+        kwargs.setdefault("trim_whitespace", False)
+        super().__init__(max_length=max_length, **kwargs)
+
+    def to_internal_value(self, data: Any) -> str:
+        """Refuses what only looks like text."""
+        if not isinstance(data, str):
+            self.fail("wrong_type")
+        return super().to_internal_value(data)
+
+
+class Whole(serializers.IntegerField):
+    """An integer within bounds; 1.0, "1" and true are not."""
+
+    default_error_messages = {"wrong_type": "Expected an integer."}  # noqa: RUF012 - DRF's form
+
+    def __init__(self, *, min_value: int, max_value: int, **kwargs: Any) -> None:
+        super().__init__(min_value=min_value, max_value=max_value, **kwargs)
+
+    def to_internal_value(self, data: Any) -> int:
+        """Refuses what only looks like an integer."""
+        if isinstance(data, bool) or not isinstance(data, int):
+            self.fail("wrong_type")
+        return super().to_internal_value(data)
+
+
+class Flag(serializers.BooleanField):
+    """true or false, and no word for either."""
+
+    default_error_messages = {"wrong_type": "Expected true or false."}  # noqa: RUF012 - DRF's form
+
+    def to_internal_value(self, data: Any) -> bool:
+        """Refuses what only looks like a flag."""
+        if not isinstance(data, bool):
+            self.fail("wrong_type")
+        return data
+
+
+class Id(serializers.UUIDField):
+    """A UUID in its text form."""
+
+    default_error_messages = {"wrong_type": "Expected a UUID."}  # noqa: RUF012 - DRF's own form
+
+    def to_internal_value(self, data: Any) -> UUID:
+        """Refuses numbers."""
+        if not isinstance(data, str):
+            self.fail("wrong_type")
+        value: UUID = super().to_internal_value(data)
+        return value
+
+
+class Input(serializers.Serializer[Any]):
+    """A request's body or query. A member that is not declared is refused by name."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        """The validated members."""
+        if isinstance(data, dict):
+            strange = [key for key in data if key not in self.fields]
+            if strange:
+                raise serializers.ValidationError(
+                    {
+                        key: serializers.ErrorDetail("This is not known here.", "unknown_field")
+                        for key in strange[:20]
+                    }
+                )
+        return super().to_internal_value(data)
+
+    @classmethod
+    def read(cls, data: Any) -> dict[str, Any]:
+        """The members of a JSON body. Raises InvalidRequest naming each wrong one."""
+        return cls._read(data, InvalidRequest)
+
+    @classmethod
+    def _read(cls, data: Any, error: type[InvalidRequest]) -> dict[str, Any]:
+        serializer = cls(data=data)
+        if not serializer.is_valid():
+            wrong = tuple(field_errors(serializer.errors))
+            named = ", ".join(one.pointer or "the document" for one in wrong[:5])
+            raise error(f"Not valid: {named}.", errors=wrong)
+        return dict(serializer.validated_data)
+
+
+class Query(Input):
+    """A query string. ``tenant`` is understood everywhere; it has chosen the scope already."""
+
+    tenant = serializers.CharField(
+        required=False, max_length=64, help_text="Work in this tenant: its slug or id."
+    )
+
+    @classmethod
+    def read(cls, data: Any) -> dict[str, Any]:
+        """The parameters. Raises InvalidQuery naming each wrong one; twice the same is wrong."""
+        flat = {key: data.getlist(key) for key in data}
+        many = {
+            name for name, field in cls().fields.items() if isinstance(field, serializers.ListField)
+        }
+        plain = {
+            key: values if key in many else (values[0] if len(values) == 1 else values)
+            for key, values in flat.items()
+        }
+        return cls._read(plain, InvalidQuery)
+
+
+class Paged(Query):
+    """What every list takes."""
+
+    limit = serializers.IntegerField(
+        required=False, min_value=1, help_text="Items a page: 50 unless given, 1000 at most."
+    )
+    cursor = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=2000,
+        help_text="The 'next' of the page before; empty at the end.",
+    )
+
+
+class Output(serializers.Serializer[Any]):
+    """A response's body."""

@@ -1,0 +1,76 @@
+"""Has this very request been answered before?  One key, one effect, one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import parse_qsl, urlencode
+
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from gpuaas.api import errors
+from gpuaas.kernel import idempotency
+from gpuaas.kernel.actor import Actor
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotent-Replayed"
+_KEPT_HEADERS = ("Location", "ETag", "Retry-After", "WWW-Authenticate")
+
+
+def key_of(request: Request, *, required: bool) -> str:
+    """The caller's key without its optional quotes, or an empty string.
+
+    Raises IdempotencyKeyRequired and IdempotencyKeyMalformed.
+    """
+    given = request.headers.get(HEADER, "").strip()
+    if not given:
+        if required:
+            raise errors.IdempotencyKeyRequired
+        return ""
+    key = given[1:-1] if len(given) > 2 and given[0] == given[-1] == '"' else given
+    if not 1 <= len(key) <= 255 or not key.isascii() or not key.isprintable():
+        raise errors.IdempotencyKeyMalformed
+    return key
+
+
+def answer(
+    request: Request, actor: Actor, *, required: bool, produce: Callable[[], HttpResponseBase]
+) -> HttpResponseBase:
+    """The outcome of a POST, produced at most once per key and principal.
+
+    Runs inside the request's transaction: key, effect and answer commit together.
+    """
+    key = key_of(request, required=required)
+    if not key:
+        return produce()
+    fingerprint = idempotency.fingerprint_of(
+        request.method or "", _lasting_path(request), request._request.body
+    )
+    with idempotency.guard(idempotency.principal_of(actor), key, fingerprint) as use:
+        if use.replay is not None:
+            return _replayed(use.replay)
+        response = produce()
+        if isinstance(response, Response):
+            body = b"" if response.data is None else JSONRenderer().render(response.data)
+            headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response}
+            headers["Content-Type"] = response.content_type or "application/json"
+            use.store(response.status_code, headers, body)
+        return response
+
+
+def _lasting_path(request: Request) -> str:
+    """Path and query, without how long the caller was ready to wait."""
+    query = request._request.META.get("QUERY_STRING", "")
+    kept = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] != "wait"]
+    return f"{request.path}?{urlencode(kept)}"
+
+
+def _replayed(stored: idempotency.Stored) -> HttpResponse:
+    response = HttpResponse(stored.body, status=stored.status)
+    for name, value in stored.headers.items():
+        response.headers[name] = value
+    response.headers[REPLAYED] = "true"
+    return response

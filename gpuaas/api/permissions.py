@@ -1,0 +1,184 @@
+"""Who may call what?  One table: route and method, to the rule that admits a caller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from gpuaas.api import errors
+from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.errors import PermissionDenied
+from tenants.domain import roles
+
+if TYPE_CHECKING:
+    # Importing it here would import this module again, through REST framework's settings.
+    from rest_framework.views import APIView
+
+Who = Literal["anyone", "signed_in", "tenant", "operator", "agent", "tenant_or_operator"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who is admitted, and by which action of ``tenants.domain.roles``.
+
+    ``action`` is the tenant's scope, ``operator_action`` the operator's.
+    """
+
+    who: Who
+    action: str = ""
+    operator_action: str = ""
+
+
+ANYONE = Rule("anyone")
+SIGNED_IN = Rule("signed_in")
+AGENT = Rule("agent")
+
+
+def _tenant(action: str) -> Rule:
+    return Rule("tenant", action)
+
+
+def _operator(action: str) -> Rule:
+    return Rule("operator", operator_action=action)
+
+
+def _both(action: str, operator_action: str = "operator:read") -> Rule:
+    """A tenant's own rows, or any tenant's for an operator who acts for no tenant."""
+    return Rule("tenant_or_operator", action, operator_action)
+
+
+_ALLOCATIONS = _both("allocations:read")
+_FLEET = _operator("operator:read")
+_NODES = _operator("nodes:write")
+
+TABLE: dict[tuple[str, str], Rule] = {
+    ("signup", "POST"): ANYONE,
+    ("auth-token", "POST"): ANYONE,
+    ("me", "GET"): SIGNED_IN,
+    ("token-list", "GET"): Rule("tenant_or_operator", "tokens:read", "operator:read"),
+    ("token-list", "POST"): Rule("tenant_or_operator", "tokens:write", "operator:read"),
+    ("token-detail", "DELETE"): Rule("tenant_or_operator", "tokens:write", "operator:read"),
+    ("project-list", "GET"): _both("projects:read"),
+    ("project-list", "POST"): _tenant("projects:write"),
+    ("project-detail", "GET"): _both("projects:read"),
+    ("ssh-key-list", "GET"): _tenant("keys:read"),
+    ("ssh-key-list", "POST"): _tenant("keys:write"),
+    ("ssh-key-detail", "GET"): _tenant("keys:read"),
+    ("ssh-key-detail", "DELETE"): _tenant("keys:write"),
+    ("envelope-list", "GET"): _both("envelopes:read"),
+    ("image-list", "GET"): _both("catalogue:read"),
+    ("sku-list", "GET"): _both("catalogue:read"),
+    ("sku-list", "POST"): _operator("catalogue:write"),
+    ("sku-detail", "GET"): _both("catalogue:read"),
+    ("sku-publish", "POST"): _operator("catalogue:write"),
+    ("sku-retire", "POST"): _operator("catalogue:write"),
+    ("sku-price", "PUT"): _operator("catalogue:write"),
+    ("offer-list", "GET"): _tenant("catalogue:read"),
+    ("project-allocation-list", "GET"): _ALLOCATIONS,
+    ("project-allocation-list", "POST"): _tenant("allocations:write"),
+    ("allocation-plan", "POST"): _tenant("allocations:read"),
+    ("allocation-list", "GET"): _ALLOCATIONS,
+    ("allocation-detail", "GET"): _ALLOCATIONS,
+    ("allocation-detail", "PATCH"): _tenant("allocations:write"),
+    ("allocation-release", "POST"): _tenant("allocations:write"),
+    ("allocation-timeline", "GET"): _ALLOCATIONS,
+    ("allocation-explain", "GET"): _ALLOCATIONS,
+    ("allocation-retry-cleanup", "POST"): _operator("cleanup:write"),
+    ("allocation-override", "POST"): _operator("cleanup:write"),
+    ("allocation-override-approve", "POST"): _operator("cleanup:write"),
+    ("admission-request-list", "GET"): _ALLOCATIONS,
+    ("admission-request-detail", "GET"): _ALLOCATIONS,
+    ("admission-request-explain", "GET"): _ALLOCATIONS,
+    ("admission-request-withdraw", "POST"): _tenant("allocations:write"),
+    ("operation-list", "GET"): _ALLOCATIONS,
+    ("operation-detail", "GET"): _ALLOCATIONS,
+    ("event-list", "GET"): _both("events:read"),
+    ("stream", "GET"): _both("events:read"),
+    ("node-list", "GET"): _FLEET,
+    ("node-list", "POST"): _NODES,
+    ("node-detail", "GET"): _FLEET,
+    ("node-topology", "GET"): _FLEET,
+    ("node-task-list", "GET"): _FLEET,
+    ("node-slot-list", "GET"): _FLEET,
+    ("node-join-token", "POST"): _NODES,
+    ("node-discover", "POST"): _NODES,
+    ("node-approve", "POST"): _NODES,
+    ("node-drain", "POST"): _NODES,
+    ("node-undrain", "POST"): _NODES,
+    ("node-maintain", "POST"): _NODES,
+    ("node-quarantine", "POST"): _NODES,
+    ("node-restore", "POST"): _NODES,
+    ("node-retire", "POST"): _NODES,
+    ("node-revoke", "POST"): _NODES,
+    ("tenant-list", "GET"): _FLEET,
+    ("tenant-list", "POST"): _operator("tenants:write"),
+    ("tenant-detail", "GET"): _FLEET,
+    ("tenant-approve", "POST"): _operator("tenants:write"),
+    ("tenant-reject", "POST"): _operator("tenants:write"),
+    ("tenant-suspend", "POST"): _operator("tenants:write"),
+    ("tenant-resume", "POST"): _operator("tenants:write"),
+    ("tenant-envelope", "PUT"): _operator("tenants:write"),
+    ("reason-list", "GET"): ANYONE,
+    ("schema", "GET"): ANYONE,
+    ("docs", "GET"): ANYONE,
+    ("livez", "GET"): ANYONE,
+    ("readyz", "GET"): ANYONE,
+    # From the machine itself without a token, so that a local scraper needs no secret.
+    ("metrics", "GET"): ANYONE,
+    ("agent-join", "POST"): ANYONE,
+    ("agent-credential-renew", "POST"): AGENT,
+    ("agent-task-lease", "POST"): AGENT,
+    ("agent-task-heartbeat", "POST"): AGENT,
+    ("agent-task-complete", "POST"): AGENT,
+    ("agent-task-fail", "POST"): AGENT,
+    ("agent-observed", "PUT"): AGENT,
+}
+"""Every route of the api. A route without a row is refused, and fails a test."""
+
+
+def rule_of(route: str, method: str) -> Rule | None:
+    """The row for a route and method; HEAD is asked like GET."""
+    return TABLE.get((route, "GET" if method == "HEAD" else method))
+
+
+class Declared(BasePermission):
+    """Admits a caller by the table, and refuses what the table does not name."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """True, or a raised error that says what is missing."""
+        match = request.resolver_match
+        rule = rule_of((match.url_name if match else "") or "", request.method or "")
+        if rule is None:
+            raise PermissionDenied("This address admits nobody.")
+        if rule.who in {"anyone", "agent"}:
+            # An agent's view has verified the message's signature, or refused it, itself.
+            return True
+        actor = request.auth
+        if not isinstance(actor, Actor):
+            raise errors.Unauthenticated
+        admit(rule, actor)
+        return True
+
+
+def admit(rule: Rule, actor: Actor) -> None:
+    """Raises TenantRequired, InsufficientScope or PermissionDenied unless the rule is met."""
+    if rule.who == "signed_in":
+        return
+    for_operator = rule.who == "operator" or (
+        rule.who == "tenant_or_operator" and actor.operator and not actor.role
+    )
+    if not for_operator and actor.tenant_id is None:
+        raise errors.TenantRequired
+    action = rule.operator_action if for_operator else rule.action
+    if roles.may(action, role=actor.role, operator=actor.operator, scopes=actor.scopes):
+        return
+    if roles.may(action, role=actor.role, operator=actor.operator, scopes=frozenset()):
+        raise errors.InsufficientScope(f"The token lacks the scope {action}.", scope=action)
+    raise PermissionDenied(
+        "This is for the platform's operators."
+        if for_operator
+        else f"Your role {actor.role or 'none'} does not carry {action}."
+    )

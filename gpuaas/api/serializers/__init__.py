@@ -1,0 +1,1 @@
+"""What goes over the wire, noun by noun: inputs and outputs apart."""

@@ -1,0 +1,145 @@
+"""What goes over the wire about what is sold?"""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from gpuaas.api.fields import Flag, Input, Output, Text, Whole
+from tenants.models import Shape
+from tenants.states import SkuState
+
+
+class Slug(Text):
+    """A short name for addresses: lower case, digits and inner hyphens."""
+
+    def __init__(self, **kwargs: object) -> None:
+        super().__init__(max_length=60, **kwargs)
+        self.validators.append(_slug_only)
+
+
+def _slug_only(value: str) -> None:
+    kept = value.replace("-", "")
+    plain = kept.isascii() and kept.isalnum() and kept.lower() == kept
+    if not plain or value.strip("-") != value:
+        raise serializers.ValidationError(
+            "Lower-case letters, digits and inner hyphens only.", code="bad_format"
+        )
+
+
+class SkuOut(Output):
+    """A product."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    title = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    shape = serializers.ChoiceField(choices=Shape.choices)
+    family = serializers.CharField()
+    pool = serializers.CharField()
+    resource_class = serializers.CharField(source="resource_class.name")
+    units_milli = serializers.IntegerField(help_text="Quota for one slot or node.")
+    slots_min = serializers.IntegerField()
+    slots_max = serializers.IntegerField()
+    exclusive_nic = serializers.BooleanField()
+    isolation = serializers.CharField()
+    state = serializers.ChoiceField(choices=SkuState.choices)
+    price_hour_micro = serializers.IntegerField(help_text="For one slot or node.")
+    currency = serializers.CharField()
+    version = serializers.IntegerField()
+
+
+class SkuIn(Input):
+    """A draft product with its price."""
+
+    name = Slug()
+    title = Text(max_length=120)
+    description = Text(max_length=2000, required=False, allow_blank=True, default="")
+    shape = serializers.ChoiceField(choices=Shape.choices)
+    family = Slug()
+    pool = Slug(required=False, default="default")
+    resource_class = Slug()
+    units_milli = Whole(min_value=1, max_value=1_000_000, required=False, default=1000)
+    slots_min = Whole(min_value=1, max_value=62, required=False, default=1)
+    slots_max = Whole(min_value=1, max_value=62, required=False, default=1)
+    exclusive_nic = Flag(required=False, default=False)
+    hour_micro = Whole(min_value=0, max_value=10**12, help_text="For one slot or node.")
+
+    def validate(self, attrs: dict[str, object]) -> dict[str, object]:
+        """The sizes make sense together."""
+        if int(str(attrs["slots_min"])) > int(str(attrs["slots_max"])):
+            raise serializers.ValidationError(
+                {"slots_min": serializers.ErrorDetail("Above slots_max.", "out_of_range")}
+            )
+        return attrs
+
+
+class PriceIn(Input):
+    """A price from now on."""
+
+    hour_micro = Whole(min_value=0, max_value=10**12)
+
+
+class PriceOut(Output):
+    """A price in force."""
+
+    sku = serializers.CharField()
+    hour_micro = serializers.IntegerField()
+    currency = serializers.CharField()
+    effective_from = serializers.DateTimeField()
+
+
+class OfferOut(Output):
+    """A product as it can be had now."""
+
+    sku = serializers.CharField()
+    title = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    shape = serializers.ChoiceField(choices=Shape.choices)
+    family = serializers.CharField()
+    pool = serializers.CharField()
+    resource_class = serializers.CharField()
+    units_milli = serializers.IntegerField(help_text="Quota for one slot or node.")
+    slots_min = serializers.IntegerField()
+    slots_max = serializers.IntegerField()
+    exclusive_nic = serializers.BooleanField()
+    isolation = serializers.CharField()
+    price_hour_micro = serializers.IntegerField(help_text="For one slot or node.")
+    currency = serializers.CharField()
+    available_now = serializers.IntegerField(help_text="Free slots, or free whole nodes.")
+    available_nodes = serializers.IntegerField()
+    largest_fit = serializers.IntegerField(help_text="The largest request that fits one node now.")
+    reason = serializers.CharField(allow_blank=True, help_text="The code when nothing is free.")
+    detail = serializers.CharField(allow_blank=True)
+
+
+class OfferList(Output):
+    """Every published product."""
+
+    items = OfferOut(many=True)
+    next = serializers.CharField(allow_blank=True)
+
+
+class ImageOut(Output):
+    """What a lease may start from."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    title = serializers.CharField()
+    shapes = serializers.ListField(child=serializers.CharField())
+    username = serializers.CharField(help_text="The account that the SSH keys are put into.")
+
+
+class ReasonOut(Output):
+    """A permanent reason code."""
+
+    code = serializers.CharField()
+    title = serializers.CharField()
+    unblock = serializers.CharField(help_text="What would help.")
+    status = serializers.IntegerField()
+    retryable = serializers.BooleanField()
+
+
+class ReasonList(Output):
+    """The whole catalogue of codes."""
+
+    items = ReasonOut(many=True)

@@ -1,0 +1,158 @@
+"""Which shapes do several nouns share?"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from rest_framework import serializers
+
+from gpuaas.api.fields import Input, Output, Text
+
+
+@lru_cache(maxsize=64)
+def page_of(item: type[Output], name: str) -> type[serializers.Serializer[Any]]:
+    """The serializer of a page of items, for the OpenAPI document."""
+    return type(
+        f"{name}Page",
+        (Output,),
+        {
+            "__doc__": f"One page of {name.lower()}s.",
+            "items": item(many=True),
+            "next": serializers.CharField(
+                allow_blank=True, help_text="The cursor of the next page; empty at the end."
+            ),
+        },
+    )
+
+
+class Reasoned(Input):
+    """An operator's action, with its reason."""
+
+    reason = Text(max_length=500, help_text="Why; kept in the audit log.")
+
+
+class Reference(Output):
+    """A thing by kind and id."""
+
+    kind = serializers.CharField()
+    id = serializers.CharField(allow_null=True)
+
+
+class Named(Output):
+    """A thing by id and name."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+
+
+class ActorOut(Output):
+    """Who did it."""
+
+    kind = serializers.ChoiceField(choices=["user", "token", "node", "system"])
+    id = serializers.CharField(allow_blank=True)
+    name = serializers.CharField(allow_blank=True)
+
+
+class StateView(Output):
+    """One of the four truths: what it says, who says so, and since when that is known."""
+
+    value = serializers.CharField()
+    as_of = serializers.DateTimeField(allow_null=True)
+    age_s = serializers.FloatField(allow_null=True)
+    source: Any = serializers.CharField()
+    detail = serializers.CharField(allow_blank=True)
+    drift = serializers.BooleanField(help_text="Whether it differs from what is desired.")
+
+
+class FourStates(Output):
+    """What is wanted, seen, being done, and shown: stored apart, each with its age."""
+
+    desired = StateView()
+    observed = StateView()
+    executing = StateView()
+    projected = StateView()
+
+
+class Gate(Output):
+    """One gate of a decision, in order."""
+
+    gate = serializers.CharField()
+    passed = serializers.BooleanField(allow_null=True)
+    code = serializers.CharField(allow_blank=True, allow_null=True)
+    detail = serializers.CharField(allow_blank=True, allow_null=True)
+    facts = serializers.JSONField(help_text="The numbers that were compared.")
+
+
+class DecisionOut(Output):
+    """Why it was admitted, waits, or was refused."""
+
+    decision = serializers.UUIDField(allow_null=True, help_text="Null for a plan: nothing is kept.")
+    request = serializers.UUIDField(allow_null=True)
+    verdict = serializers.ChoiceField(choices=["admit", "wait", "deny"], allow_null=True)
+    code = serializers.CharField(allow_blank=True)
+    detail = serializers.CharField(allow_blank=True)
+    unblock = serializers.CharField(allow_blank=True, help_text="What would help.")
+    gates = Gate(many=True)
+    winner = serializers.JSONField(allow_null=True, help_text="For operators.")
+    runner_up = serializers.JSONField(allow_null=True, help_text="For operators.")
+    why = serializers.CharField(allow_blank=True)
+    envelope_version = serializers.IntegerField()
+    digest = serializers.CharField(allow_blank=True, help_text="Hash of the facts that were seen.")
+    decided_at = serializers.DateTimeField(allow_null=True)
+
+
+class StandingOut(Output):
+    """Where an allocation stands now, and what would help."""
+
+    id = serializers.UUIDField()
+    state = serializers.CharField()
+    phase = serializers.CharField()
+    outcome = serializers.CharField(allow_blank=True)
+    code = serializers.CharField(allow_blank=True)
+    detail = serializers.CharField(allow_blank=True)
+    unblock = serializers.CharField(allow_blank=True)
+
+
+class ExplanationOut(DecisionOut):
+    """The decision behind an allocation, and where it stands."""
+
+    allocation = StandingOut()
+
+
+class TimelineEntry(Output):
+    """One thing that happened to an object."""
+
+    at = serializers.DateTimeField()
+    kind = serializers.CharField()
+    actor = ActorOut()
+    before = serializers.JSONField(allow_null=True)
+    after = serializers.JSONField(allow_null=True)
+    reason = serializers.CharField(allow_blank=True)
+    facts = serializers.JSONField()
+
+
+class Timeline(Output):
+    """Everything that happened, oldest first."""
+
+    items = TimelineEntry(many=True)
+
+
+class EventOut(TimelineEntry):
+    """One sealed event of the tenant's chain."""
+
+    seq = serializers.IntegerField(help_text="Position in the chain; the cursor of this feed.")
+    id = serializers.UUIDField()
+    subject = Reference(allow_null=True)
+    request_id = serializers.CharField(allow_blank=True)
+    digest = serializers.CharField(help_text="The chain's hash up to here, in hexadecimal.")
+
+
+class EventPage(Output):
+    """Events in chain order."""
+
+    items = EventOut(many=True)
+    next = serializers.CharField(allow_blank=True)
+    last_seq = serializers.IntegerField(
+        help_text="Ask for events after this the next time, even when this page is empty."
+    )

@@ -1,0 +1,424 @@
+"""How does a tenant ask for capacity, look at it, and give it back?"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from gpuaas.api import conditional, parking
+from gpuaas.api.base import OperatorView, ProductView, TenantView
+from gpuaas.api.pagination import is_id, page
+from gpuaas.api.serializers import allocations as wire
+from gpuaas.api.serializers.common import ExplanationOut, Reasoned, Timeline, page_of
+from gpuaas.api.serializers.nodes import OverrideList
+from gpuaas.api.views.access import project_named
+from gpuaas.api.views.operations import answered_when_done, operation_response
+from gpuaas.kernel.errors import NotFound, catalogue
+from gpuaas.kernel.models import WorkflowRun
+from gpuaas.kernel.scope import platform_scope
+from placement import selectors
+from placement.domain.order import AllocationOrder
+from placement.models import Allocation, CleanupOverride, Node
+from placement.services import allocations as service
+from placement.services import cleanup
+
+
+def allocations_of(view: ProductView) -> QuerySet[Allocation]:
+    """The allocations that the caller may see."""
+    rows = Allocation.objects.select_related("sku", "project", "tenant")
+    tenant_id = view.actor.tenant_id
+    return rows.filter(tenant_id=tenant_id) if tenant_id else rows
+
+
+def allocation_of(view: ProductView, allocation_id: UUID) -> Allocation:
+    """One allocation of the caller's. Raises NotFound."""
+    row = allocations_of(view).filter(pk=allocation_id).first()
+    if row is None:
+        raise NotFound
+    return row
+
+
+def allocations_shown(
+    view: ProductView, rows: list[Allocation], *, states: bool = False
+) -> list[dict[str, Any]]:
+    """The representation of allocations; the node's name is for operators only."""
+    names: dict[UUID, str] = {}
+    if view.actor.operator:
+        with platform_scope():
+            names = dict(
+                Node.objects.filter(pk__in={row.node_id for row in rows}).values_list("id", "name")
+            )
+    return [_shown(row, names.get(row.node_id), states) for row in rows]
+
+
+def _shown(row: Allocation, node_name: str | None, states: bool) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "id": row.pk,
+        "name": row.name,
+        "project": {"id": row.project_id, "name": row.project.slug},
+        "tenant": {"id": row.tenant_id, "name": row.tenant.slug},
+        "sku": row.sku.name,
+        "shape": row.shape,
+        "slots": row.slots,
+        "tier": row.tier,
+        "image": row.image,
+        "hostname": row.hostname,
+        "state": row.state,
+        "phase": selectors.allocation_phase(row),
+        "outcome": row.outcome,
+        "outcome_code": row.outcome_code,
+        "outcome_detail": row.outcome_detail,
+        "connection": _connection(row.connection),
+        "node": {"id": row.node_id, "name": node_name} if node_name else None,
+        "price_hour_micro": row.price_hour_micro,
+        "currency": row.currency,
+        "operation": row.run_id,
+        "request_id": row.request_id,
+        "created_at": row.created_at,
+        "active_at": row.active_at,
+        "released_at": row.released_at,
+        "version": row.version,
+    }
+    if states:
+        body["states"] = selectors.allocation_states(row)
+    return dict(wire.AllocationOut(body).data)
+
+
+def _connection(kept: dict[str, Any] | None) -> dict[str, Any] | None:
+    if not kept:
+        return None
+    host, port, user = kept["host"], kept["port"], kept["user"]
+    return {
+        "host": host,
+        "port": port,
+        "user": user,
+        "command": f"ssh -p {port} {user}@{host}",
+    }
+
+
+def order_of(given: dict[str, Any]) -> AllocationOrder:
+    """The order behind a validated body."""
+    return AllocationOrder(
+        sku=given["sku"],
+        slots=given["slots"],
+        name=given["name"] or "",
+        image=given["image"] or "",
+        ssh_key_ids=tuple(dict.fromkeys(given["ssh_keys"])),
+        wait=given["wait"],
+        tier=given["tier"] or "",
+    )
+
+
+def plan_response(view: TenantView, project_id: UUID, order: AllocationOrder) -> Response:
+    """What the order would do."""
+    plan = service.allocation_plan(
+        tenant_id=view.tenant_id, project_id=project_id, order=order, actor=view.actor
+    )
+    known = catalogue().get(plan.code)
+    operator = view.actor.operator
+    body = {
+        "fits": plan.fits,
+        "node_hint": _place(plan.choice) if operator else None,
+        "price_hour_micro": plan.price_hour_micro,
+        "price_month_micro": plan.price_month_micro,
+        "currency": plan.currency,
+        "envelope": {
+            "resource_class": plan.resource_class,
+            "before": plan.envelope_before_milli,
+            "after": plan.envelope_after_milli,
+            "limit": plan.envelope_limit_milli,
+        },
+        "decision": {
+            "decision": None,
+            "request": None,
+            "verdict": "admit" if plan.fits else "wait" if plan.would_wait else "deny",
+            "code": plan.code,
+            "detail": plan.detail,
+            "unblock": known.unblock if known else "",
+            "gates": plan.gates,
+            "winner": plan.choice if operator else None,
+            "runner_up": plan.runner_up if operator else None,
+            "why": plan.detail,
+            "envelope_version": 0,
+            "digest": "",
+            "decided_at": None,
+        },
+    }
+    return Response(wire.PlanOut(body).data)
+
+
+def _place(choice: dict[str, Any] | None) -> str | None:
+    """The name of the host that would be chosen."""
+    if choice is None:
+        return None
+    with platform_scope():
+        row = Node.objects.filter(num=choice["node_num"]).values_list("name").first()
+    return str(row[0]) if row else None
+
+
+class ProjectAllocations(TenantView):
+    """A project's allocations, and the way to a new one."""
+
+    run_row: WorkflowRun | None = None
+
+    key_required = True
+
+    def needs_key(self, request: Request) -> bool:
+        """A creation must be safe to repeat; a dry run is, by itself."""
+        return "dry_run" not in request.query_params
+
+    @extend_schema(
+        operation_id="project_allocation_list",
+        tags=["allocations"],
+        parameters=[wire.ProjectAllocationQuery],
+        responses=page_of(wire.AllocationOut, "Allocation"),
+    )
+    def get(self, request: Request, project: str) -> Response:
+        """The project's allocations, newest first."""
+        query = wire.ProjectAllocationQuery.read(request.query_params)
+        row = project_named(self, project)
+        rows = allocations_of(self).filter(project=row)
+        return listed(self, rows, query, f"allocations of {row.pk}")
+
+    @extend_schema(
+        operation_id="allocation_create",
+        tags=["allocations"],
+        parameters=[wire.OrderQuery],
+        request=wire.OrderIn,
+        responses={202: wire.OperationOut, 200: wire.PlanOut},
+    )
+    def post(self, request: Request, project: str) -> Response:
+        """Ask for capacity. The answer is the operation that makes it, or why not.
+
+        ``?dry_run=server`` answers with the plan instead and changes nothing.
+        """
+        query = wire.OrderQuery.read(request.query_params)
+        parking.seconds_of(query.get("wait", ""))
+        given = wire.OrderIn.read(request.data)
+        row = project_named(self, project)
+        if "dry_run" in query:
+            return plan_response(self, row.pk, order_of(given))
+        ticket = service.allocation_request(
+            tenant_id=self.tenant_id, project_id=row.pk, order=order_of(given), actor=self.actor
+        )
+        self.run_row = ticket.run
+        return operation_response(ticket.run, status=202)
+
+    def afterwards(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Wait for the end, when asked to."""
+        if self.run_row is None:
+            return response
+        wait_s = parking.seconds_of(self.request.query_params.get("wait", ""))
+        return answered_when_done(self, self.run_row, wait_s, response)
+
+
+def listed(
+    view: TenantView, rows: QuerySet[Allocation], query: dict[str, Any], name: str
+) -> Response:
+    """A page of allocations."""
+    if state := query.get("state"):
+        rows = rows.filter(state=state)
+    if sku := query.get("sku"):
+        rows = rows.filter(sku__name=sku)
+    return Response(
+        page(rows, query=query, name=name, render=lambda found: allocations_shown(view, found))
+    )
+
+
+class AllocationPlan(TenantView):
+    """What an order would do."""
+
+    remembers = False
+
+    @extend_schema(
+        operation_id="allocation_plan",
+        tags=["allocations"],
+        request=wire.OrderIn,
+        responses=wire.PlanOut,
+    )
+    def post(self, request: Request, project: str) -> Response:
+        """Decide, search and price an order, changing nothing."""
+        given = wire.OrderIn.read(request.data)
+        return plan_response(self, project_named(self, project).pk, order_of(given))
+
+
+class Allocations(TenantView):
+    """All of the tenant's allocations."""
+
+    @extend_schema(
+        operation_id="allocation_list",
+        tags=["allocations"],
+        parameters=[wire.AllocationQuery],
+        responses=page_of(wire.AllocationOut, "Allocation"),
+    )
+    def get(self, request: Request) -> Response:
+        """Allocations, newest first. Operators without a tenant see everybody's."""
+        query = wire.AllocationQuery.read(request.query_params)
+        rows = allocations_of(self)
+        if project := query.get("project"):
+            found = is_id(project)
+            rows = rows.filter(project_id=found) if found else rows.filter(project__slug=project)
+        return listed(self, rows, query, "allocations")
+
+
+class AllocationDetail(TenantView):
+    """One allocation."""
+
+    @extend_schema(
+        operation_id="allocation_get", tags=["allocations"], responses=wire.AllocationOut
+    )
+    def get(self, request: Request, allocation_id: UUID) -> Response:
+        """An allocation with its four states and their ages."""
+        row = allocation_of(self, allocation_id)
+        (body,) = allocations_shown(self, [row], states=True)
+        return self.tagged(request, body, version=row.version)
+
+    @extend_schema(
+        operation_id="allocation_rename",
+        tags=["allocations"],
+        request=wire.RenameIn,
+        responses=wire.AllocationOut,
+    )
+    def patch(self, request: Request, allocation_id: UUID) -> Response:
+        """Rename it. If-Match must name the version that was read."""
+        row = allocation_of(self, allocation_id)
+        conditional.require_version(request, row.version)
+        given = wire.RenameIn.read(request.data)
+        service.allocation_rename(
+            allocation_id=row.pk, name=given["name"], version=row.version, actor=self.actor
+        )
+        fresh = allocation_of(self, allocation_id)
+        (body,) = allocations_shown(self, [fresh], states=True)
+        return self.tagged(request, body, version=fresh.version)
+
+
+class AllocationRelease(TenantView):
+    """The end of an allocation."""
+
+    run_row: WorkflowRun | None = None
+
+    @extend_schema(
+        operation_id="allocation_release",
+        tags=["allocations"],
+        parameters=[wire.WaitQuery],
+        request=wire.ReleaseIn,
+        responses={202: wire.OperationOut},
+    )
+    def post(self, request: Request, allocation_id: UUID) -> Response:
+        """Give it back, or cancel it before it is active. Repeating it has the effect of one."""
+        query = wire.WaitQuery.read(request.query_params)
+        parking.seconds_of(query.get("wait", ""))
+        given = wire.ReleaseIn.read(request.data)
+        row = allocation_of(self, allocation_id)
+        run = service.allocation_release(
+            allocation_id=row.pk, reason=given["reason"], actor=self.actor
+        )
+        self.run_row = run
+        return operation_response(run, status=202)
+
+    def afterwards(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Wait for the end, when asked to."""
+        if self.run_row is None:
+            return response
+        wait_s = parking.seconds_of(self.request.query_params.get("wait", ""))
+        return answered_when_done(self, self.run_row, wait_s, response)
+
+
+class AllocationTimeline(TenantView):
+    """What happened to it."""
+
+    @extend_schema(operation_id="allocation_timeline", tags=["allocations"], responses=Timeline)
+    def get(self, request: Request, allocation_id: UUID) -> Response:
+        """Everything that happened to an allocation, oldest first."""
+        row = allocation_of(self, allocation_id)
+        items = selectors.allocation_timeline(row.pk, operator=self.actor.operator)
+        return Response(Timeline({"items": items}).data)
+
+
+class AllocationExplain(TenantView):
+    """Why it is where it is."""
+
+    @extend_schema(
+        operation_id="allocation_explain", tags=["allocations"], responses=ExplanationOut
+    )
+    def get(self, request: Request, allocation_id: UUID) -> Response:
+        """The decision: gates in order, the numbers compared, the place chosen."""
+        row = allocation_of(self, allocation_id)
+        found = selectors.allocation_explain(row.pk, operator=self.actor.operator)
+        return Response(ExplanationOut(found).data)
+
+
+class AllocationRetryCleanup(OperatorView):
+    """Another try at the proof."""
+
+    @extend_schema(
+        operation_id="allocation_retry_cleanup",
+        tags=["cleanup"],
+        request=Reasoned,
+        responses={202: wire.OperationOut},
+    )
+    def post(self, request: Request, allocation_id: UUID) -> Response:
+        """Try a blocked cleanup again, after the host has been repaired."""
+        given = Reasoned.read(request.data)
+        run = cleanup.cleanup_retry(
+            allocation_id=allocation_id, reason=given["reason"], actor=self.actor
+        )
+        return operation_response(run, status=202)
+
+
+def overrides_shown(allocation_id: UUID) -> dict[str, Any]:
+    """The overrides of an allocation's claims."""
+    rows = CleanupOverride.objects.filter(claim__allocation_id=allocation_id)
+    items = [
+        {
+            "claim": row.claim_id,
+            "reason": row.reason,
+            "asked_by": row.asked_by,
+            "approved_by": row.approved_by,
+            "approved_at": row.approved_at,
+        }
+        for row in rows.order_by("claim__slot_index")
+    ]
+    return dict(OverrideList({"items": items}).data)
+
+
+class AllocationOverride(OperatorView):
+    """A decision to reuse without proof."""
+
+    @extend_schema(
+        operation_id="allocation_override",
+        tags=["cleanup"],
+        request=Reasoned,
+        responses={202: OverrideList},
+    )
+    def post(self, request: Request, allocation_id: UUID) -> Response:
+        """Ask for an override of the missing proof. Another operator has to approve it."""
+        given = Reasoned.read(request.data)
+        cleanup.override_request(
+            allocation_id=allocation_id, reason=given["reason"], actor=self.actor
+        )
+        return Response(overrides_shown(allocation_id), status=202)
+
+
+class AllocationOverrideApprove(OperatorView):
+    """The second person's word."""
+
+    @extend_schema(
+        operation_id="allocation_override_approve",
+        tags=["cleanup"],
+        request=Reasoned,
+        responses={200: OverrideList},
+    )
+    def post(self, request: Request, allocation_id: UUID) -> Response:
+        """Approve an override that somebody else has asked for."""
+        given = Reasoned.read(request.data)
+        cleanup.override_approve(
+            allocation_id=allocation_id, reason=given["reason"], actor=self.actor
+        )
+        return Response(overrides_shown(allocation_id))

@@ -1,0 +1,158 @@
+"""How is the platform doing, in numbers that a Prometheus-compatible server reads?"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Iterator
+
+from django.conf import settings
+from django.db.models import Count, Min
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import CollectorRegistry
+from rest_framework.request import Request
+
+from admission.models import AdmissionRequest, Decision
+from gpuaas.api.base import OperatorView
+from gpuaas.api.permissions import Rule, admit
+from gpuaas.kernel import clock
+from gpuaas.kernel.errors import PermissionDenied
+from gpuaas.kernel.models import Delivery, WorkflowRun
+from gpuaas.kernel.models.work import ENDED
+from gpuaas.kernel.notify import hub
+from placement import selectors
+from placement.models import Allocation, Node, NodeTask
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Collector:
+    """A fixed number of grouped queries, whatever the fleet's size. No label names a tenant."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family."""
+        yield self._build()
+        yield self._nodes()
+        yield self._allocations()
+        yield self._decisions()
+        yield from self._queue()
+        yield self._tasks()
+        yield self._runs()
+        yield from self._outbox()
+        parked = GaugeMetricFamily("gpuaas_parked_requests", "Requests parked in this process")
+        parked.add_metric([], hub.parked)
+        yield parked
+
+    def _build(self) -> Metric:
+        version = str(settings.SPECTACULAR_SETTINGS["VERSION"])
+        family = GaugeMetricFamily("gpuaas_build_info", "The version", labels=["version"])
+        family.add_metric([version], 1)
+        return family
+
+    def _nodes(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpuaas_nodes", "Nodes by pool and posture", labels=["pool", "posture"]
+        )
+        for (pool, posture), count in sorted(postures().items()):
+            family.add_metric([pool, posture], count)
+        return family
+
+    def _allocations(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpuaas_allocations", "Allocations by shape and state", labels=["shape", "state"]
+        )
+        rows = Allocation.objects.values_list("shape", "state").annotate(n=Count("pk"))
+        for shape, state, count in rows.order_by("shape", "state"):
+            family.add_metric([shape, state], count)
+        return family
+
+    def _decisions(self) -> Metric:
+        family = CounterMetricFamily(
+            "gpuaas_admission_decisions",
+            "Admission decisions by outcome and code",
+            labels=["outcome", "code"],
+        )
+        rows = Decision.objects.values_list("verdict", "code").annotate(n=Count("pk"))
+        for verdict, code, count in rows.order_by("verdict", "code"):
+            family.add_metric([verdict, code], count)
+        return family
+
+    def _queue(self) -> Iterator[Metric]:
+        depth = GaugeMetricFamily("gpuaas_queue_depth", "Waiting requests", labels=["pool"])
+        oldest = GaugeMetricFamily(
+            "gpuaas_queue_oldest_age_seconds", "Age of the oldest waiting request", labels=["pool"]
+        )
+        now = clock.db_now()
+        rows = AdmissionRequest.objects.filter(state="queued").values_list("pool")
+        for pool, count, first in rows.annotate(n=Count("pk"), first=Min("queued_at")):
+            depth.add_metric([pool], count)
+            oldest.add_metric([pool], (now - first).total_seconds() if first else 0)
+        yield depth
+        yield oldest
+
+    def _tasks(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpuaas_agent_tasks", "Open node tasks by kind and state", labels=["kind", "state"]
+        )
+        rows = NodeTask.objects.filter(state__in=["pending", "leased"])
+        grouped = rows.values_list("kind", "state").annotate(n=Count("pk"))
+        for kind, state, count in grouped.order_by("kind", "state"):
+            family.add_metric([kind, state], count)
+        return family
+
+    def _runs(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpuaas_workflow_runs", "Runs that have not ended", labels=["workflow", "state"]
+        )
+        rows = WorkflowRun.objects.exclude(state__in=ENDED).values_list("kind", "state")
+        for kind, state, count in rows.annotate(n=Count("pk")).order_by("kind", "state"):
+            family.add_metric([kind, state], count)
+        return family
+
+    def _outbox(self) -> Iterator[Metric]:
+        waiting = Delivery.objects.filter(state="pending").aggregate(
+            n=Count("pk"), first=Min("due_at")
+        )
+        pending = GaugeMetricFamily("gpuaas_outbox_pending", "Deliveries not made yet")
+        pending.add_metric([], waiting["n"])
+        yield pending
+        age = GaugeMetricFamily("gpuaas_outbox_oldest_age_seconds", "Age of the oldest delivery")
+        first = waiting["first"]
+        age.add_metric([], max(0.0, (clock.db_now() - first).total_seconds()) if first else 0)
+        yield age
+
+
+def postures() -> Counter[tuple[str, str]]:
+    """Nodes counted by pool and posture."""
+    pools = dict(Node.objects.values_list("id", "pool__name"))
+    found = selectors.postures_of(pools)
+    return Counter((pools[node], posture) for node, posture in found.items())
+
+
+class Metrics(OperatorView):
+    """For operators, and for whoever asks from the machine itself."""
+
+    schema = None
+
+    def get(self, request: Request) -> HttpResponseBase:
+        """The text exposition."""
+        if request.auth is not None:
+            admit(Rule("operator", operator_action="operator:read"), self.actor)
+        elif not is_local(request._request):
+            raise PermissionDenied("Metrics are for operators.")
+        registry = CollectorRegistry()
+        registry.register(Collector())
+        return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE)
+
+
+def is_local(request: HttpRequest) -> bool:
+    """Whether the caller is this machine and no proxy speaks for another."""
+    if "HTTP_X_FORWARDED_FOR" in request.META or "HTTP_FORWARDED" in request.META:
+        return False
+    try:
+        return ipaddress.ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
+    except ValueError:
+        return False

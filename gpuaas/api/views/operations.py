@@ -1,0 +1,176 @@
+"""How far is what was asked for?  An operation is the durable run itself."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from gpuaas.api import parking
+from gpuaas.api.base import TenantView
+from gpuaas.api.pagination import page
+from gpuaas.api.serializers import allocations as wire
+from gpuaas.api.serializers.common import page_of
+from gpuaas.kernel import workflow
+from gpuaas.kernel.errors import NotFound, catalogue
+from gpuaas.kernel.models import RunState, WorkflowRun
+from gpuaas.kernel.models.work import ENDED
+
+POLL_AFTER_S = 2
+_UNDERWAY = {str(RunState.COMPENSATING): "running"}
+
+
+def operation_shown(run: WorkflowRun) -> dict[str, Any]:
+    """The representation of a run."""
+    progress = workflow.progress(run)
+    done = run.state in ENDED
+    body = {
+        "id": run.pk,
+        "kind": run.kind,
+        "target": {"kind": run.subject_kind, "id": str(run.subject_id)},
+        "tenant": run.tenant_id,
+        "done": done,
+        "state": _UNDERWAY.get(run.state, run.state),
+        "progress": {
+            "step": progress.step,
+            "percent": progress.percent,
+            "message": progress.message,
+        },
+        "steps": [_step(step) for step in run.steps],
+        "metadata": {
+            "attempt": run.attempt,
+            "undoing": run.state == RunState.COMPENSATING,
+            "request_id": run.correlation,
+        },
+        "result": run.result,
+        "error": _problem(run.error),
+        "created_at": run.created_at,
+        "updated_at": run.updated_at,
+        "ended_at": run.ended_at,
+        "cancellable": not done and run.state != RunState.COMPENSATING,
+    }
+    return dict(wire.OperationOut(body).data)
+
+
+def _step(step: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": step["name"],
+        "state": step["state"],
+        "attempt": step.get("attempt", 0),
+        "started_at": step.get("started_at"),
+        "ended_at": step.get("ended_at"),
+        "detail": step.get("detail") or "",
+        "error": step.get("error"),
+    }
+
+
+def _problem(error: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What a run's stored error looks like as a problem."""
+    if not error:
+        return None
+    code = str(error.get("code", ""))
+    known = catalogue().get(code)
+    return {
+        "type": f"/problems/{code.replace('_', '-')}",
+        "code": code,
+        "title": known.title if known else code,
+        "status": known.status if known else 500,
+        "detail": error.get("detail") or (known.title if known else ""),
+        "retryable": known.retryable if known else False,
+        "unblock": known.unblock if known else "",
+        "docs": f"/docs/reasons/{code}",
+        "facts": error.get("facts") or {},
+    }
+
+
+def runs_of(view: TenantView) -> QuerySet[WorkflowRun]:
+    """The runs that the caller may see."""
+    rows = WorkflowRun.objects.all()
+    return rows.filter(tenant_id=view.actor.tenant_id) if view.actor.tenant_id else rows
+
+
+class Operations(TenantView):
+    """What is and was being done."""
+
+    @extend_schema(
+        operation_id="operation_list",
+        tags=["operations"],
+        parameters=[wire.OperationQuery],
+        responses=page_of(wire.OperationOut, "Operation"),
+    )
+    def get(self, request: Request) -> Response:
+        """Operations, newest first."""
+        query = wire.OperationQuery.read(request.query_params)
+        rows = runs_of(self)
+        if state := query.get("state"):
+            states = [state] if state != "running" else ["running", "compensating"]
+            rows = rows.filter(state__in=states)
+        if target := query.get("target"):
+            rows = rows.filter(subject_id=target)
+        return Response(
+            page(
+                rows,
+                query=query,
+                name="operations",
+                render=lambda found: [operation_shown(run) for run in found],
+            )
+        )
+
+
+class OperationDetail(TenantView):
+    """One operation."""
+
+    @extend_schema(
+        operation_id="operation_get",
+        tags=["operations"],
+        parameters=[wire.WaitQuery],
+        responses=wire.OperationOut,
+    )
+    def get(self, request: Request, operation_id: UUID) -> Response:
+        """An operation; with ``?wait=30s`` the answer comes when it is done, or then."""
+        query = wire.WaitQuery.read(request.query_params)
+        parking.seconds_of(query.get("wait", ""))
+        run = runs_of(self).filter(pk=operation_id).first()
+        if run is None:
+            raise NotFound
+        self.run_row = run
+        return operation_response(run)
+
+    def afterwards(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Wait for the end, when asked to."""
+        wait_s = parking.seconds_of(self.request.query_params.get("wait", ""))
+        return answered_when_done(self, self.run_row, wait_s, response)
+
+
+def operation_response(run: WorkflowRun, *, status: int = 200) -> Response:
+    """The answer that shows an operation, with where it is and when to look again."""
+    headers = {"Location": f"/api/v1/operations/{run.pk}"} if status == 202 else {}
+    if run.state not in ENDED:
+        headers["Retry-After"] = str(POLL_AFTER_S)
+    return Response(operation_shown(run), status=status, headers=headers)
+
+
+def answered_when_done(
+    view: TenantView, run: WorkflowRun, wait_s: float, response: HttpResponseBase
+) -> HttpResponseBase:
+    """The response, replaced by a later one when the run ends within ``wait_s``."""
+    if wait_s <= 0 or run.state in ENDED:
+        return response
+
+    def ended() -> WorkflowRun | None:
+        return WorkflowRun.objects.filter(pk=run.pk, state__in=ENDED).first()
+
+    topics = [workflow.topic_of(run.pk)]
+    later = parking.until(topics, wait_s, view.actor.tenant_id, ended)
+    if later is None:
+        later = parking.until(topics, 0, view.actor.tenant_id, lambda: _fresh(run.pk))
+    return operation_response(later, status=response.status_code) if later else response
+
+
+def _fresh(run_id: UUID) -> WorkflowRun | None:
+    return WorkflowRun.objects.filter(pk=run_id).first()
