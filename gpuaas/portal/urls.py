@@ -2,7 +2,58 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, include, path
+
+from gpuaas.portal.views import (
+    allocations,
+    catalogue,
+    home,
+    launch,
+    live,
+    manage,
+    reasons,
+    requests,
+    search,
+    session,
+)
 
 app_name = "portal"
-urlpatterns: list[URLPattern | URLResolver] = []
+
+tenant_pages: list[URLPattern | URLResolver] = [
+    path("", home.Home.as_view(), name="home"),
+    path("catalogue/", catalogue.Catalogue.as_view(), name="catalogue"),
+    path("launch/", launch.Launch.as_view(), name="launch"),
+    path("allocations/", allocations.Allocations.as_view(), name="allocations"),
+    path("allocations.csv", allocations.AllocationsCsv.as_view(), name="allocations-csv"),
+    path("allocations/<uuid:pk>/", allocations.AllocationPage.as_view(), name="allocation"),
+    path("allocations/<uuid:pk>/release/", allocations.Release.as_view(), name="release"),
+    path("allocations/<uuid:pk>/rename/", allocations.Rename.as_view(), name="rename"),
+    path("allocations/<uuid:pk>/live/", live.AllocationLive.as_view(), name="allocation-live"),
+    path("live/", live.TenantLive.as_view(), name="live"),
+    path("requests/", requests.Requests.as_view(), name="requests"),
+    path("requests/<uuid:pk>/", requests.RequestPage.as_view(), name="request"),
+    path("requests/<uuid:pk>/withdraw/", requests.Withdraw.as_view(), name="withdraw"),
+    path("team/", manage.Team.as_view(), name="team"),
+    path("team/projects/", manage.NewProject.as_view(), name="project-new"),
+    path("team/members/", manage.SetMember.as_view(), name="member-set"),
+    path("tokens/", manage.Tokens.as_view(), name="tokens"),
+    path("tokens/<uuid:pk>/revoke/", manage.RevokeToken.as_view(), name="token-revoke"),
+    path("ssh-keys/", manage.SshKeys.as_view(), name="ssh-keys"),
+    path("ssh-keys/<uuid:pk>/delete/", manage.DeleteSshKey.as_view(), name="ssh-key-delete"),
+    path("search/", search.Search.as_view(), name="search"),
+]
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", home.front_door, name="front-door"),
+    path("t/<slug:tenant>/", include(tenant_pages)),
+    path("sign-in/", session.SignIn.as_view(), name="sign-in"),
+    path("sign-out/", session.SignOut.as_view(), name="sign-out"),
+    path("sign-up/", session.SignUp.as_view(), name="sign-up"),
+    path("theme/", session.Theme.as_view(), name="theme"),
+    path("password/", session.PasswordChange.as_view(), name="password-change"),
+    path("password/reset/", session.ResetAsk.as_view(), name="password-reset"),
+    path("password/reset/sent/", session.ResetSent.as_view(), name="password-reset-sent"),
+    path("password/reset/<uidb64>/<token>/", session.ResetSet.as_view(), name="password-reset-set"),
+    path("docs/reasons/", reasons.Reasons.as_view(), name="reasons"),
+    path("docs/reasons/<slug:code>", reasons.ReasonPage.as_view(), name="reason"),
+]

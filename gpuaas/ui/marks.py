@@ -36,6 +36,7 @@ _WORDS: dict[Role, tuple[str, ...]] = {
         "present",
         "running",
         "complete",
+        "admit",
     ),
     "info": (
         "provisioning",
@@ -63,6 +64,7 @@ _WORDS: dict[Role, tuple[str, ...]] = {
         "starting",
         "stopping",
         "compensating",
+        "wait",
     ),
     "warning": (
         "draining",
@@ -83,9 +85,10 @@ _WORDS: dict[Role, tuple[str, ...]] = {
         "quarantined",
         "unavailable",
         "refused",
+        "deny",
         "override",
     ),
-    "failed": ("failed", "rejected", "evicted", "error", "preempted", "incomplete"),
+    "failed": ("failed", "lost", "rejected", "evicted", "error", "preempted", "incomplete"),
     "ended": (
         "released",
         "retired",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.views import redirect_to_login
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.views import View
@@ -99,6 +100,13 @@ class TenantView(SignedInView):
         self.actor = user_actor(user=self.user, tenant_id=found.pk, request_id=request_id(request))
         with tenant_scope(found.pk):
             return self.guarded(request, *args, **kwargs)
+
+    def error_page(self, error: errors.ProductError) -> HttpResponse:
+        """Tell the failure; what a failed action wrote is taken back, unless it is to stay."""
+        response = super().error_page(error)
+        if not error.keep:
+            transaction.set_rollback(True)
+        return response
 
 
 class OperatorView(SignedInView):

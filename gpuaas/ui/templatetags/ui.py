@@ -172,6 +172,12 @@ def _plain(value: object) -> str:
     return str(value)
 
 
+@register.simple_tag
+def month(hour_micro: int, currency: str = "USD") -> str:
+    """What an hourly price comes to in a month."""
+    return formats.money(hour_micro * formats.HOURS_A_MONTH, currency, places=2)
+
+
 @register.simple_tag(takes_context=True)
 def query(context: Mapping[str, Any], **changes: object) -> str:
     """The page's own query string with some members changed; an empty value removes one."""

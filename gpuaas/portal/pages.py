@@ -1,0 +1,81 @@
+"""What stands around a tenant's page?"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from django.urls import reverse
+
+from admission.models import AdmissionRequest
+from admission.states import RequestState
+from gpuaas.config import Config
+from gpuaas.kernel.errors import NotFound
+from gpuaas.kernel.scope import platform_scope
+from gpuaas.ui.frame import Frame, Link, Section, with_current
+from gpuaas.ui.pages import TenantView
+from placement.selectors import Offer, offer_list
+from tenants.models import Project
+from tenants.selectors import project_list
+
+_ENVIRONMENT = "demo" if Config.from_env().demo else ""
+
+
+class TenantPage(TenantView):
+    """A page of the portal."""
+
+    @cached_property
+    def projects(self) -> tuple[Project, ...]:
+        """The tenant's projects by name."""
+        return tuple(project_list(self.tenant.pk))
+
+    @cached_property
+    def project(self) -> Project | None:
+        """The project that the address names as a filter. Raises NotFound for a strange one."""
+        wanted = self.request.GET.get("project", "")
+        if not wanted:
+            return None
+        found = next((p for p in self.projects if p.slug == wanted), None)
+        if found is None:
+            raise NotFound
+        return found
+
+    @cached_property
+    def offers(self) -> list[Offer]:
+        """What is sold, with counts (never hosts) of what is available now."""
+        with platform_scope():
+            return offer_list()
+
+    def url(self, name: str, *args: object) -> str:
+        """The address of a page of this tenant."""
+        return reverse(f"portal:{name}", args=[self.tenant.slug, *args])
+
+    def frame(self) -> Frame:
+        """The portal's navigation around this tenant."""
+        waiting = AdmissionRequest.objects.filter(state=RequestState.QUEUED).count()
+        use = (
+            Link("Home", self.url("home"), "home"),
+            Link("Catalogue", self.url("catalogue"), "tag"),
+            Link("Launch", self.url("launch"), "launch"),
+            Link("Allocations", self.url("allocations"), "box"),
+            Link("Requests", self.url("requests"), "queue", waiting),
+        )
+        manage = (
+            Link("Team and projects", self.url("team"), "team"),
+            Link("API tokens", self.url("tokens"), "token"),
+            Link("SSH keys", self.url("ssh-keys"), "key"),
+        )
+        learn = (Link("Reason codes", reverse("portal:reasons"), "book"),)
+        sections = (Section("", use), Section("Manage", manage), Section("Learn", learn))
+        return Frame(
+            place="portal",
+            home=self.url("home"),
+            search=self.url("search"),
+            user=self.user,
+            actor=self.actor,
+            sections=with_current(sections, self.request.path),
+            environment=_ENVIRONMENT,
+            tenant=self.tenant,
+            tenants=self.tenants,
+            projects=self.projects,
+            crumbs=self.crumbs(),
+        )

@@ -1,0 +1,138 @@
+"""Who comes in, and how do they get back in when they forgot how?"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.contrib import messages
+from django.contrib.auth import login, views
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse_lazy
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views import View
+
+from gpuaas.kernel import errors
+from gpuaas.kernel.actor import Actor
+from gpuaas.portal.forms import SignInForm, SignUpForm, refuse
+from gpuaas.ui.pages import request_id
+from tenants.models import User
+from tenants.services.tenancy import tenant_signup
+
+
+class SignIn(views.LoginView):
+    """Sign in; the lock against guessing is the authentication backend's."""
+
+    template_name = "portal/sign_in.html"
+    authentication_form = SignInForm
+    redirect_authenticated_user = True
+
+
+class SignOut(views.LogoutView):
+    """Sign out (by POST only)."""
+
+
+class SignUp(View):
+    """A new account with a new tenant, which waits for an operator's approval."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """The empty form."""
+        if request.user.is_authenticated:
+            return redirect("portal:front-door")
+        return render(request, "portal/sign_up.html", {"form": SignUpForm()})
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Make both, and sign the person in."""
+        form = SignUpForm(request.POST)
+        if form.is_valid():
+            given = form.cleaned_data
+            actor = Actor(
+                kind="user",
+                id="sign-up",
+                name=given["email"],
+                request_id=request_id(request),
+            )
+            try:
+                tenant = tenant_signup(
+                    email=given["email"],
+                    password=given["password"],
+                    full_name=given["full_name"],
+                    tenant_name=given["tenant_name"],
+                    actor=actor,
+                )
+            except errors.ProductError as refused:
+                refuse(form, refused)
+            else:
+                person = User.objects.get(memberships__tenant=tenant)
+                login(request, person, backend="django.contrib.auth.backends.ModelBackend")
+                return redirect("portal:home", tenant.slug)
+        return render(request, "portal/sign_up.html", {"form": form}, status=400)
+
+
+class Theme(View):
+    """Remember which colours a person wants."""
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Store the choice and go back to where it was made."""
+        chosen = request.POST.get("theme", "")
+        if isinstance(request.user, User) and chosen in {"auto", "light", "dark"}:
+            request.user.theme = chosen
+            request.user.save(update_fields=["theme"])
+        return redirect(_own_address(request, request.POST.get("next", "")))
+
+
+def _own_address(request: HttpRequest, wanted: str) -> str:
+    """An address of this site; anything else leads home."""
+    safe = url_has_allowed_host_and_scheme(
+        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
+    parts = urlsplit(wanted)
+    if not safe or parts.netloc or not parts.path.startswith("/"):
+        return "/"
+    return wanted
+
+
+class PasswordChange(views.PasswordChangeView):
+    """Change one's own password."""
+
+    template_name = "portal/password_form.html"
+    success_url = reverse_lazy("portal:front-door")
+    title = "Change your password"
+    submit = "Change the password"
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        """Say that it is done."""
+        messages.success(self.request, "Your password has been changed.")
+        return super().form_valid(form)
+
+
+class ResetAsk(views.PasswordResetView):
+    """Ask for a mail with a link; the answer never tells whether the address is known."""
+
+    template_name = "portal/password_form.html"
+    email_template_name = "portal/mail_reset.txt"
+    subject_template_name = "portal/mail_reset_subject.txt"
+    success_url = reverse_lazy("portal:password-reset-sent")
+    title = "Reset your password"
+    submit = "Send me a link"
+
+
+class ResetSent(views.PasswordResetDoneView):
+    """The mail is on its way, if the address is known."""
+
+    template_name = "portal/password_sent.html"
+
+
+class ResetSet(views.PasswordResetConfirmView):
+    """Set a new password from the mailed link."""
+
+    template_name = "portal/password_form.html"
+    success_url = reverse_lazy("portal:sign-in")
+    title = "Set a new password"
+    submit = "Set the password"
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        """Say that it is done."""
+        messages.success(self.request, "Your password has been set. Sign in with it.")
+        return super().form_valid(form)
