@@ -32,6 +32,8 @@ class Services:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         self.folder.chmod(PASSABLE_FOLDER if os.geteuid() == 0 else 0o700)
+        # WhiteNoise warns about a missing folder, and a warning is an error here.
+        (self.folder / "static").mkdir()
         (self.folder / "owner").write_text(str(os.getpid()), encoding="utf-8")
         kept = private_folder(self.folder / "secrets")
         port = processes.free_port()
