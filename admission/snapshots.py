@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -80,7 +81,5 @@ def authority(*, tenant_id: UUID, project_id: UUID, sku: str) -> Authority | Non
             admitting=row[24],
             version=row[20],
         )
-    return Authority(
-        tenant_id, *row[:20], quota=quota, hour_micro=row[25] or 0, currency=row[26] or "USD",
-        queue_waits=row[27],
-    )  # fmt: skip
+    values: tuple[Any, ...] = (*row[:20], quota, row[25] or 0, row[26] or "USD", row[27])
+    return Authority(tenant_id, *values)

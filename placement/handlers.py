@@ -10,6 +10,8 @@ from placement.services.queue import cycle_run
 
 def capacity_freed(event: Event) -> None:
     """Somebody may have waited for what an allocation gave back."""
+    if event.subject_id is None:
+        return
     row = Allocation.objects.select_related("node__pool").filter(pk=event.subject_id).first()
     if row is not None:
         cycle_run(row.node.pool.name)

@@ -58,7 +58,7 @@ def target(*, pool: str, family: str) -> Target | None:
     return Target(*row) if row else None
 
 
-def _params(where: Target, want: Want, limit: int) -> dict[str, object]:
+def _params(where: Target, want: Want, limit: int) -> dict[str, UUID | int | str]:
     return {
         "pool": where.pool_id,
         "family": where.family_id,
@@ -92,6 +92,6 @@ def could_ever_fit(where: Target, want: Want) -> bool:
     """Whether an approved node exists that could hold this when empty."""
     unfit = "slices" if want.whole else "baremetal"
     with connection.cursor() as cursor:
-        cursor.execute(_EVER, {**_params(where, want, 1), "unfit": unfit})
+        cursor.execute(_EVER, _params(where, want, 1) | {"unfit": unfit})
         row = cursor.fetchone()
     return bool(row and row[0])

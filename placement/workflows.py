@@ -142,6 +142,22 @@ def blocked(run: WorkflowRun) -> None:
     release_block(allocation_id=run.subject_id, detail=error.get("detail", ""), actor=PLATFORM)
 
 
+def expired(run: WorkflowRun) -> None:
+    """A request whose run ended without a place leaves the queue with it."""
+    if run.subject_kind == "placement.allocation":
+        return
+    request = AdmissionRequest.objects.get(pk=run.subject_id)
+    if request.state == RequestState.QUEUED:
+        error = run.error or {}
+        advance(
+            request,
+            "expire",
+            actor=PLATFORM,
+            reason=error.get("code", ""),
+            changes={"code": error.get("code", ""), "detail": error.get("detail", "")},
+        )
+
+
 CREATE = register(
     Definition(
         "allocation.create",
@@ -152,6 +168,7 @@ CREATE = register(
             Step("activate", run=activate),
         ),
         deadline_s=DAYS_30_S,
+        on_failed=expired,
     )
 )
 RELEASE = register(

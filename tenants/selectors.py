@@ -43,9 +43,12 @@ def member_list(tenant_id: UUID) -> QuerySet[Member]:
 
 def token_list(tenant_id: UUID | None, user_id: UUID) -> QuerySet[ApiToken]:
     """A person's tokens in a tenant that have not been revoked."""
-    return ApiToken.objects.filter(
-        tenant_id=tenant_id, user_id=user_id, revoked_at__isnull=True
-    ).order_by("-created_at")
+    mine = ApiToken.objects.filter(user_id=user_id, revoked_at__isnull=True)
+    if tenant_id is None:
+        mine = mine.filter(tenant__isnull=True)
+    else:
+        mine = mine.filter(tenant_id=tenant_id)
+    return mine.order_by("-created_at")
 
 
 def ssh_key_list(tenant_id: UUID) -> QuerySet[SshKey]:

@@ -172,12 +172,13 @@ def _quota(facts: Facts) -> Gate:
     assert facts.quota is not None
     quota = facts.quota
     limit = quota.limit_milli + quota.grandfathered_milli
+    left = max(0, limit - quota.used_milli)
     numbers = {
         "resource_class": facts.resource_class,
         "asked_milli": facts.amount_milli,
         "used_milli": quota.used_milli,
         "limit_milli": quota.limit_milli,
-        "free_milli": max(0, limit - quota.used_milli),
+        "free_milli": left,
         "never": facts.amount_milli > quota.limit_milli,
     }
     if quota.used_milli + facts.amount_milli > limit:
@@ -187,13 +188,13 @@ def _quota(facts: Facts) -> Gate:
             "envelope_exceeded",
             f"{facts.amount_milli / 1000:g} {facts.resource_class} asked, "
             f"{quota.used_milli / 1000:g} held of {quota.limit_milli / 1000:g}: "
-            f"{max(0, limit - quota.used_milli) / 1000:g} left.",
+            f"{left / 1000:g} left.",
             numbers,
         )
     return Gate(
         "quota",
         True,
-        detail=f"{numbers['free_milli'] / 1000:g} {facts.resource_class} left before this.",
+        detail=f"{left / 1000:g} {facts.resource_class} left before this.",
         facts=numbers,
     )
 

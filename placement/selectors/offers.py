@@ -82,14 +82,9 @@ def _offer(row: tuple[Any, ...]) -> Offer:
         code, detail = "never_fits", "No approved node can serve this SKU."
     elif fit < least:
         code, fit = "sku_unavailable", 0
-    return Offer(
-        *head,
-        available_nodes=count,
-        available_slots=0 if shape == Shape.BAREMETAL else int(slots),
-        largest_fit=fit,
-        code=code,
-        detail=detail,
-    )
+    free = 0 if shape == Shape.BAREMETAL else int(slots)
+    values: tuple[Any, ...] = (*head, count, free, fit, code, detail)
+    return Offer(*values)
 
 
 def offer_list() -> list[Offer]:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 
 from gpuaas.kernel import clock, errors, events, workflow
 from gpuaas.kernel.actor import Actor, system
@@ -299,7 +300,7 @@ def _proofs(task: NodeTask, evidence: tuple[SlotEvidence, ...]) -> None:
         for slot in task.params.get("slots", task.params.get("devices", []))
     }
     claims = Claim.objects.filter(
-        allocation_id=task.allocation_id, state__in=LIVE, attempt=task.claim_attempt
+        allocation__tasks=task, state__in=LIVE, attempt=task.claim_attempt
     )
     for claim in claims:
         indices = sorted(given) if claim.slot_index < 0 else [claim.slot_index]
@@ -359,18 +360,27 @@ def _discovered(node: Node, report: TopologyReport, actor: Actor) -> None:
 
 
 def leases_sweep() -> int:
-    """Take back the leases that no heartbeat kept, whatever their node does now."""
-    count = 0
+    """Take back leases that no heartbeat kept, and give up what is past its deadline.
+
+    A task of a run is given up by the run, whose steps have time limits of their own.
+    """
     now = clock.db_now()
-    overdue = NodeTask.objects.filter(state=TaskState.LEASED, lease_until__lt=now)
-    for task_id in list(overdue.values_list("pk", flat=True)[:200]):
+    overdue = Q(state=TaskState.LEASED, lease_until__lt=now) | Q(
+        state=TaskState.PENDING, run_id__isnull=True, deadline_at__lt=now
+    )
+    count = 0
+    for task_id in list(NodeTask.objects.filter(overdue).values_list("pk", flat=True)[:200]):
         with transaction.atomic():
             task = (
                 NodeTask.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
-                .filter(pk=task_id, state=TaskState.LEASED, lease_until__lt=now)
+                .filter(overdue, pk=task_id)
                 .first()
             )
-            if task is not None:
+            if task is None:
+                continue
+            if task.state == TaskState.LEASED:
                 _lose(task, "no heartbeat came in time")
-                count += 1
+            else:
+                _give_up(task, "the host did not take it before its deadline")
+            count += 1
     return count
