@@ -48,6 +48,7 @@ class ProductView(APIView):
 
     content_negotiation_class = OnlyJson
     metadata_class = None
+    format_kwarg = None
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]  # noqa: RUF012
     policy: ClassVar[limits.Policy] = limits.API
     key_required: ClassVar[bool] = False

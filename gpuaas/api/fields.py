@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from gpuaas.api.problems import InvalidQuery, field_errors
@@ -131,6 +133,11 @@ class Paged(Query):
         max_length=2000,
         help_text="The 'next' of the page before; empty at the end.",
     )
+
+
+@extend_schema_field(OpenApiTypes.OBJECT)
+class JsonObject(serializers.JSONField):
+    """An object whose members depend on what it is about."""
 
 
 class Output(serializers.Serializer[Any]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from admission.states import RequestState
-from gpuaas.api.fields import Flag, Id, Input, Output, Paged, Query, Text, Whole
+from gpuaas.api.fields import Flag, Id, Input, JsonObject, Output, Paged, Query, Text, Whole
 from gpuaas.api.serializers.catalogue import Slug
 from gpuaas.api.serializers.common import DecisionOut, FourStates, Named, Reference
 from placement.states import AllocationState, Outcome
@@ -186,7 +186,7 @@ class StepOut(Output):
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     detail = serializers.CharField(allow_blank=True)
-    error = serializers.JSONField(allow_null=True)
+    error = JsonObject(allow_null=True)
 
 
 class ProgressOut(Output):
@@ -217,8 +217,8 @@ class OperationOut(Output):
     progress = ProgressOut()
     steps = StepOut(many=True)
     metadata = OperationMetadata()
-    result = serializers.JSONField(allow_null=True)
-    error = serializers.JSONField(allow_null=True, help_text="A problem, when it failed.")
+    result = JsonObject(allow_null=True)
+    error = JsonObject(allow_null=True, help_text="A problem, when it failed.")
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)

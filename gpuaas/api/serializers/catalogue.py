@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from gpuaas.api.fields import Flag, Input, Output, Text, Whole
@@ -10,19 +12,19 @@ from tenants.states import SkuState
 
 
 class Slug(Text):
-    """A short name for addresses: lower case, digits and inner hyphens."""
+    """A short name for addresses: lower case, digits, and inner dots and hyphens."""
 
-    def __init__(self, **kwargs: object) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(max_length=60, **kwargs)
         self.validators.append(_slug_only)
 
 
 def _slug_only(value: str) -> None:
-    kept = value.replace("-", "")
+    kept = value.replace("-", "").replace(".", "")
     plain = kept.isascii() and kept.isalnum() and kept.lower() == kept
-    if not plain or value.strip("-") != value:
+    if not plain or value.strip("-.") != value:
         raise serializers.ValidationError(
-            "Lower-case letters, digits and inner hyphens only.", code="bad_format"
+            "Lower-case letters, digits, and inner dots and hyphens only.", code="bad_format"
         )
 
 

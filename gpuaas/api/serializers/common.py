@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from gpuaas.api.fields import Input, Output, Text
+from gpuaas.api.fields import Input, JsonObject, Output, Text
 
 
 @lru_cache(maxsize=64)
@@ -81,7 +81,7 @@ class Gate(Output):
     passed = serializers.BooleanField(allow_null=True)
     code = serializers.CharField(allow_blank=True, allow_null=True)
     detail = serializers.CharField(allow_blank=True, allow_null=True)
-    facts = serializers.JSONField(help_text="The numbers that were compared.")
+    facts = JsonObject(help_text="The numbers that were compared.")
 
 
 class DecisionOut(Output):
@@ -94,8 +94,8 @@ class DecisionOut(Output):
     detail = serializers.CharField(allow_blank=True)
     unblock = serializers.CharField(allow_blank=True, help_text="What would help.")
     gates = Gate(many=True)
-    winner = serializers.JSONField(allow_null=True, help_text="For operators.")
-    runner_up = serializers.JSONField(allow_null=True, help_text="For operators.")
+    winner = JsonObject(allow_null=True, help_text="For operators.")
+    runner_up = JsonObject(allow_null=True, help_text="For operators.")
     why = serializers.CharField(allow_blank=True)
     envelope_version = serializers.IntegerField()
     digest = serializers.CharField(allow_blank=True, help_text="Hash of the facts that were seen.")
@@ -126,10 +126,10 @@ class TimelineEntry(Output):
     at = serializers.DateTimeField()
     kind = serializers.CharField()
     actor = ActorOut()
-    before = serializers.JSONField(allow_null=True)
-    after = serializers.JSONField(allow_null=True)
+    before = JsonObject(allow_null=True)
+    after = JsonObject(allow_null=True)
     reason = serializers.CharField(allow_blank=True)
-    facts = serializers.JSONField()
+    facts = JsonObject()
 
 
 class Timeline(Output):

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from gpuaas.api.fields import Input, Output, Paged, Text, Whole
+from gpuaas.api.fields import Input, JsonObject, Output, Paged, Text, Whole
 from gpuaas.api.serializers.common import ActorOut, FourStates, Named, Reasoned
 from placement.models.inventory import NicMode
 from placement.models.node import Health, Intended
@@ -96,7 +96,7 @@ class NodeDetail(NodeOut):
     """A host with its four states, conditions and drains."""
 
     states = FourStates()
-    conditions = serializers.JSONField()
+    conditions = serializers.ListField(child=JsonObject())
     drains = DrainOut(many=True)
     observed_at = serializers.DateTimeField(allow_null=True)
     topology_at = serializers.DateTimeField(allow_null=True)
@@ -167,16 +167,16 @@ class TopologyOut(Output):
     as_of = serializers.DateTimeField(allow_null=True)
     known = serializers.BooleanField()
     hostname = serializers.CharField(allow_null=True)
-    source: Any = serializers.JSONField(allow_null=True)
-    numa = serializers.ListField(child=serializers.JSONField())
-    switches = serializers.ListField(child=serializers.JSONField())
-    gpus = serializers.ListField(child=serializers.JSONField())
-    nics = serializers.ListField(child=serializers.JSONField())
-    nvmes = serializers.ListField(child=serializers.JSONField())
-    nvswitches = serializers.ListField(child=serializers.JSONField())
-    nvlinks = serializers.ListField(child=serializers.JSONField())
-    findings = serializers.ListField(child=serializers.JSONField())
-    slots = serializers.ListField(child=serializers.JSONField())
+    source: Any = JsonObject(allow_null=True)
+    numa = serializers.ListField(child=JsonObject())
+    switches = serializers.ListField(child=JsonObject())
+    gpus = serializers.ListField(child=JsonObject())
+    nics = serializers.ListField(child=JsonObject())
+    nvmes = serializers.ListField(child=JsonObject())
+    nvswitches = serializers.ListField(child=JsonObject())
+    nvlinks = serializers.ListField(child=JsonObject())
+    findings = serializers.ListField(child=JsonObject())
+    slots = serializers.ListField(child=JsonObject())
 
 
 class JoinTokenIn(Input):

@@ -93,13 +93,7 @@ def _shown(row: Allocation, node_name: str | None, states: bool) -> dict[str, An
 def _connection(kept: dict[str, Any] | None) -> dict[str, Any] | None:
     if not kept:
         return None
-    host, port, user = kept["host"], kept["port"], kept["user"]
-    return {
-        "host": host,
-        "port": port,
-        "user": user,
-        "command": f"ssh -p {port} {user}@{host}",
-    }
+    return {name: kept[name] for name in ("host", "port", "user", "command")}
 
 
 def order_of(given: dict[str, Any]) -> AllocationOrder:
