@@ -13,6 +13,7 @@ from gpuaas.kernel import clock, errors
 from gpuaas.kernel.models import Event, WorkflowRun
 from gpuaas.kernel.scope import platform_scope
 from placement.domain.truth import FourStates, Truth, expected_presence, phase
+from placement.errors import NODE_SILENT
 from placement.models import Allocation, CleanupProof, NodeTask
 from placement.states import AllocationState, TaskState
 
@@ -50,6 +51,8 @@ def request_list(tenant_id: UUID | None = None, *, state: str = "") -> QuerySet[
 
 def _observed_late(row: Allocation) -> bool:
     since = row.observed_at or row.active_at
+    if row.observed_detail == NODE_SILENT.code:
+        return True
     return since is None or clock.now() - since > timedelta(seconds=LATE_S)
 
 
