@@ -138,18 +138,24 @@ class SimBackend:
             self._cleaning.discard(params.allocation_id)
 
     async def work(self, kind: TaskKind, step: str, percent: int, progress: Progress) -> None:
-        """Spend a step's time, telling how it goes. Raises HostRebooted where the menu says so."""
+        """Spend a step's time, telling how it goes.
+
+        Raises HostRebooted where the menu says so, or where a person rebooted the host meanwhile.
+        """
+        boot_id = self.boot_id()
         await progress(step, percent)
         if self.menu.take_reboot(kind, step):
             self.store.reboot()
-            self._cleaning.clear()
-            raise HostRebooted(self.hostname)
         left = self._step_s + self.menu.read().slow_s
         while left > 0:
             await self._clock.sleep(min(left, _SLICE_OF_SLEEP_S))
             left -= _SLICE_OF_SLEEP_S
             if left > 0:
                 await progress(step, percent)
+        # Also takes in what was changed on the disk, before the step changes anything itself.
+        if self.boot_id() != boot_id:
+            self._cleaning.clear()
+            raise HostRebooted(self.hostname)
 
     def _check_prerequisites(self, kind: TaskKind) -> None:
         missing = self.menu.read().missing_prerequisites

@@ -1,0 +1,1 @@
+"""Tests of the node agent, its protocol, topology import and simulated hosts."""
