@@ -21,6 +21,7 @@ from gpuaas.embedded.files import PASSABLE_FOLDER, private_folder
 from gpuaas.embedded.keys import control_key_kept
 from gpuaas.embedded.postgres import OWNER, Postgres, Roles
 from gpuaas.embedded.valkey import Valkey
+from gpuaas.kernel import notify
 
 CLUSTER = "GPUAAS_TEST_CLUSTER"
 PREFIX = "gpuaas-test-"
@@ -126,3 +127,10 @@ def short_folder() -> Iterator[Path]:
     folder.chmod(PASSABLE_FOLDER if os.geteuid() == 0 else 0o700)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> Iterator[None]:
+    """The process's listener ends before its database is removed."""
+    yield
+    notify.hub.stop()

@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from gpuaas.kernel.lifecycle import Edge, Lifecycle
 from gpuaas.kernel.models.base import Base, Grant
 
 
@@ -23,6 +24,21 @@ class RunState(models.TextChoices):
 
 
 ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
+
+# The engine moves runs by itself; the database's trigger holds it to this table.
+RUN = Lifecycle(
+    "kernel.workflowrun",
+    RunState,
+    initial=RunState.PENDING,
+    edges=(
+        Edge("begin", (RunState.PENDING,), RunState.RUNNING, "platform"),
+        Edge("succeed", (RunState.PENDING, RunState.RUNNING), RunState.SUCCEEDED, "platform"),
+        Edge("undo", (RunState.PENDING, RunState.RUNNING), RunState.COMPENSATING, "platform"),
+        Edge("fail", (RunState.COMPENSATING,), RunState.FAILED, "platform"),
+        Edge("cancel", (RunState.COMPENSATING,), RunState.CANCELLED, "platform"),
+    ),
+    final=ENDED,
+)
 
 
 class WorkflowRun(Base):

@@ -1,0 +1,60 @@
+"""What must always be true, and is it?  A registry of questions asked of the database.
+
+An audit is a function that returns its findings; an empty list is a pass. Each app declares
+its own in ``audits.py``; the command ``audits`` asks them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuaas.kernel.models.events import Delivery
+from gpuaas.kernel.scope import platform_scope
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it must be: a permanent code, what it is about, the facts."""
+
+    code: str
+    subject: str
+    detail: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+Audit = Callable[[], list[Finding]]
+
+_audits: dict[str, Audit] = {}
+
+
+def register(name: str, audit: Audit) -> None:
+    """Make an audit known, at import. The name is what ``audits --name`` takes."""
+    known = _audits.get(name)
+    if known is not None and known is not audit:
+        raise ValueError(f"audit {name!r} is declared twice")
+    _audits[name] = audit
+
+
+def registered() -> dict[str, Audit]:
+    """Every audit, by name."""
+    return dict(sorted(_audits.items()))
+
+
+def deliveries_set_aside() -> list[Finding]:
+    """News that reached its subscriber on no attempt: an operator has to look."""
+    with platform_scope():
+        rows = Delivery.objects.filter(state="failed").select_related("event").order_by("pk")
+        return [
+            Finding(
+                "delivery_set_aside",
+                f"delivery {row.pk}",
+                f"{row.subscriber} could not take {row.event.kind}: {row.last_error}",
+                {"event": str(row.event.uid), "attempts": row.attempts},
+            )
+            for row in rows[:1000]
+        ]
+
+
+register("deliveries", deliveries_set_aside)
