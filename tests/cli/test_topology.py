@@ -11,13 +11,12 @@ from nodeagent.topology.load import load_topology_file
 from nodeagent.topology.slots import topology_report
 from tests.cli.conftest import Run
 from tests.cli.fake_server import FakeServer, listing
-
-FILES = Path(__file__).resolve().parents[1] / "fixtures" / "topology"
+from tests.topologies import topology_file, topology_files
 
 
 def report(name: str) -> dict[str, Any]:
     """The report that a node with this hardware sends."""
-    answer: dict[str, Any] = topology_report(load_topology_file(FILES / name), "host-1").to_json()
+    answer: dict[str, Any] = topology_report(load_topology_file(topology_file(name)), "host-1").to_json()
     return answer
 
 
@@ -58,7 +57,7 @@ def test_findings_are_listed_with_their_device() -> None:
     assert "nvlink_self  0001:00:00.0:" in picture
 
 
-@pytest.mark.parametrize("path", sorted(FILES.glob("*.xml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", topology_files(), ids=lambda path: path.stem)
 def test_every_device_of_every_file_is_drawn_once(path: Path) -> None:
     found = report(path.name)
     lines = drawn(path.name).splitlines()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -21,8 +20,8 @@ from placement.domain.picture import (
     picture_from,
     shown_state,
 )
+from tests.topologies import topology_file
 
-TOPOLOGIES = Path(__file__).parent.parent / "fixtures" / "topology"
 HOSTS = {
     # file: NUMA nodes, GPUs, devices that are one slot's alone, devices drawn as shared
     "azure-ndv5-topo.xml": (2, 8, 8, 0),
@@ -35,7 +34,7 @@ HOSTS = {
 
 def report(name: str) -> dict[str, Any]:
     """The topology report of a fixture, as JSON."""
-    return topology_report(load_topology_file(TOPOLOGIES / name), "host-1").to_json()
+    return topology_report(load_topology_file(topology_file(name)), "host-1").to_json()
 
 
 def slots_of(topology: dict[str, Any], state: str = "approved", **more: Any) -> list[SlotFact]:
