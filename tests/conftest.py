@@ -101,11 +101,7 @@ if CLUSTER not in os.environ:
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "gpuaas.settings"
 # Now, since a conftest further down may import models while pytest is still collecting.
-try:
-    django.setup()
-except ModuleNotFoundError as error:  # while the apps are being laid
-    print(f"Django is not set up: {error}")
-    del os.environ["DJANGO_SETTINGS_MODULE"]
+django.setup()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

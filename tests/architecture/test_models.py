@@ -14,6 +14,8 @@ from django.db.migrations.loader import MigrationLoader
 from gpuaas.kernel import errors, lifecycle
 from tests.architecture.tree import OWN, ROOT, STACK, files, text
 
+# Moved by the workflow engine under its own row lock; the trigger holds it to its table.
+WITHOUT_METHODS = frozenset({"kernel.workflowrun"})
 SCHEDULER_WORDS = re.compile(r"kubernetes|k8s|\bkube|slurm", re.I)
 
 
@@ -115,6 +117,8 @@ def test_methods_and_lifecycle_tables_agree() -> None:
     import_every("models")
     wrong = []
     for noun, table in lifecycle.registered().items():
+        if noun in WITHOUT_METHODS:
+            continue
         model = apps.get_model(noun)
         bound = {
             (move.name, str(move.source), str(move.target), move.custom["by"])
