@@ -42,6 +42,8 @@ class Folders:
         private_folder(self.root, PASSABLE_FOLDER if os.geteuid() == 0 else PRIVATE_FOLDER)
         for room in (self.run, self.secrets, self.log):
             private_folder(room)
+        # Where collected static files go; a web server that finds no such folder complains.
+        (self.root / "static").mkdir(exist_ok=True)
 
 
 class Lock:
