@@ -16,7 +16,9 @@ from tests.topologies import topology_file, topology_files
 
 def report(name: str) -> dict[str, Any]:
     """The report that a node with this hardware sends."""
-    answer: dict[str, Any] = topology_report(load_topology_file(topology_file(name)), "host-1").to_json()
+    answer: dict[str, Any] = topology_report(
+        load_topology_file(topology_file(name)), "host-1"
+    ).to_json()
     return answer
 
 

@@ -26,8 +26,8 @@ from nodeagent.simhost.backend import SimBackend
 from nodeagent.simhost.hardware import HardwareConfig, create_host
 from tests.nodeagent.clock import FakeClock
 from tests.nodeagent.control import TOKEN, Control, serve
+from tests.topologies import topology_file
 
-FIXTURES = Path(__file__).parent.parent / "fixtures" / "topology"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtlZXAgdGhpcyBvdXQgb2YgdGhlIGxvZ3M= me@example.org"
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ def clock() -> FakeClock:
 def bench(tmp_path: Path, clock: FakeClock) -> Iterator[Bench]:
     """A host that has not joined yet, with a token left for it, and its control plane."""
     folder = tmp_path / "host-1"
-    create_host(folder, HardwareConfig("host-1"), FIXTURES / "azure-ndv5-topo.xml")
+    create_host(folder, HardwareConfig("host-1"), topology_file("azure-ndv5-topo.xml"))
     (folder / "join-token").write_text(TOKEN)
     control = Control(clock)
     with serve(control):
