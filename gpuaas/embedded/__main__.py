@@ -37,7 +37,7 @@ def up() -> int:
     try:
         local.up(
             say=say,
-            on_healthy=lambda plan: say(f"gpuaas is up at {plan.url}  (Ctrl-C stops it)"),
+            on_healthy=lambda plan, runner: say(f"gpuaas is up at {plan.url}  (Ctrl-C stops it)"),
         )
     except local.AlreadyRunning as other:
         condition = "healthy" if other.healthy else "not healthy yet"

@@ -44,9 +44,12 @@ def up(
     *,
     say: Say,
     extra: Callable[[Plan], list[Part]] = lambda plan: [],
-    on_healthy: Callable[[Plan], None] = lambda plan: None,
+    on_healthy: Callable[[Plan, Runner], None] = lambda plan, runner: None,
 ) -> None:
-    """Runs the product until a signal. Raises AlreadyRunning, RunnerError and their kin."""
+    """Runs the product until a signal. Raises AlreadyRunning, RunnerError and their kin.
+
+    ``on_healthy`` is called once, when every part is up, in the thread of the runner.
+    """
     folders = state.Folders(data_dir_from(os.environ))
     folders.make()
     lock = state.Lock(folders)
@@ -62,7 +65,7 @@ def up(
             say=say,
             on_change=lambda runner: lock.say({**facts, "parts": runner.describe()}),
         )
-        runner.run(lambda: on_healthy(plan))
+        runner.run(lambda: on_healthy(plan, runner))
     finally:
         folders.services.unlink(missing_ok=True)
         lock.release()

@@ -1,7 +1,8 @@
 """How are the parts kept running: started side by side, restarted, stopped together?
 
 One thread, one loop. It starts what is not waiting for another part, asks each whether it is
-ready, starts again what died (with a bounded back-off), and stops everything at a signal.
+ready, starts again what died (with a bounded back-off), and stops everything at a signal. A
+part may be held for a while, and let go again: both may be asked for from another thread.
 """
 
 import signal
@@ -33,6 +34,7 @@ class State(StrEnum):
     STARTING = "starting"
     READY = "ready"
     DONE = "done"
+    HELD = "held"
     STOPPED = "stopped"
 
 
@@ -47,10 +49,13 @@ class Slot:
     restarts: int = 0
     since: float = 0.0
     not_before: float = 0.0
+    hold: bool = False
+    asked_at: float | None = None
+    """When it was asked to stop, while it is being held."""
 
 
 class Runner:
-    """Keeps parts. Everything is called from the thread that made it."""
+    """Keeps parts. Called from the thread that made it, but for hold, let_go and finish."""
 
     def __init__(
         self,
@@ -95,11 +100,28 @@ class Runner:
             for signum, handler in before.items():
                 signal.signal(signum, handler)
 
+    def hold(self, name: str) -> None:
+        """Stops a part and keeps it stopped. Its state becomes HELD when it is."""
+        self.slots[name].hold = True
+
+    def let_go(self, name: str) -> None:
+        """Starts a held part again."""
+        self.slots[name].hold = False
+
+    def finish(self) -> None:
+        """Ends ``run``, as a signal does."""
+        self._signals += 1
+
     def tick(self) -> None:
         """One look at every part."""
         now = time.monotonic()
         for slot in self.slots.values():
-            if slot.state is State.WAITING:
+            if slot.hold:
+                self._keep_held(slot, now)
+            elif slot.state is State.HELD:
+                slot.asked_at = None
+                self._move(slot, State.WAITING)
+            elif slot.state is State.WAITING:
                 self._start_if_due(slot, now)
             elif slot.state in {State.STARTING, State.READY}:
                 self._look_at(slot, now)
@@ -141,6 +163,20 @@ class Runner:
         slot.since = now
         slot.part.launch()
         self._move(slot, State.STARTING)
+
+    def _keep_held(self, slot: Slot, now: float) -> None:
+        part = slot.part
+        if slot.state is State.HELD:
+            return
+        if not part.pid or part.exit_code() is not None:
+            part.kill()  # what it started itself
+            self._move(slot, State.HELD)
+            self.say(f"{part.name}: stopped, until it is let go")
+        elif slot.asked_at is None:
+            slot.asked_at = now
+            part.ask_to_stop()
+        elif now - slot.asked_at > part.grace_s:
+            part.kill()
 
     def _look_at(self, slot: Slot, now: float) -> None:
         part = slot.part

@@ -204,3 +204,26 @@ def test_a_secret_is_made_once_and_closed_again_when_it_was_opened(tmp_path: Pat
     path.chmod(0o644)
     assert kept_secret(path) == made
     assert oct(path.stat().st_mode & 0o777) == "0o600"
+
+
+def test_a_held_part_stays_down_until_it_is_let_go(bench: Bench) -> None:
+    runner = bench.keep(bench.program("held", SLEEP), bench.program("other", SLEEP))
+    held, other = runner.slots["held"], runner.slots["other"]
+    assert bench.until(lambda: runner.healthy)
+    first, beside = held.part.pid, other.part.pid
+    runner.hold("held")
+    assert bench.until(lambda: held.state is State.HELD)
+    assert not processes.alive(first)
+    runner.tick()
+    assert (held.state, other.part.pid) == (State.HELD, beside)
+    runner.let_go("held")
+    assert bench.until(lambda: runner.healthy)
+    assert held.part.pid != first
+    assert processes.alive(held.part.pid)
+
+
+def test_a_runner_is_finished_from_within_as_by_a_signal(bench: Bench) -> None:
+    part = bench.program("part", SLEEP)
+    runner = bench.keep(part)
+    runner.run(runner.finish)
+    assert not processes.alive(part.pid)
