@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from celery import shared_task
-from celery.signals import worker_ready, worker_shutting_down
+from celery import current_app, shared_task
+from celery.bootsteps import StartStopStep
 
 from gpuaas.kernel import errors, events, outbox, retention, seals, ticks, workflow
 from gpuaas.kernel.workflow import runs
@@ -19,8 +19,6 @@ ticks.register("outbox", 1.0, outbox.sweep)
 ticks.register("seals", 1.0, seals.sweep)
 ticks.register("anchors", 10.0, seals.anchor)
 ticks.register("retention", 600.0, retention.sweep)
-
-_tickers: list[ticks.Ticker] = []
 
 
 @shared_task(name=runs.DRIVE_TASK)
@@ -38,16 +36,26 @@ def deliver_due() -> None:
     outbox.deliver()
 
 
-@worker_ready.connect
-def begin_ticking(**_: object) -> None:
-    """A worker ticks from the moment it is ready."""
-    ticker = ticks.Ticker()
-    ticker.start()
-    _tickers.append(ticker)
+class Ticking(StartStopStep):
+    """The part of a worker that ticks. It comes up before the broker is asked for."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def __init__(self, parent: object, **options: object) -> None:
+        super().__init__(parent, **options)
+        self.ticker = ticks.Ticker()
+
+    def start(self, parent: object) -> None:
+        """The pool is there; children of a forking pool are forked already."""
+        self.ticker.start()
+
+    def stop(self, parent: object) -> None:
+        """Take no more turns."""
+        self.ticker.stop()
+
+    def terminate(self, parent: object) -> None:
+        """The same, in a hurry."""
+        self.ticker.stop(timeout_s=1.0)
 
 
-@worker_shutting_down.connect
-def end_ticking(**_: object) -> None:
-    """A worker that is asked to end takes no more turns."""
-    while _tickers:
-        _tickers.pop().stop()
+current_app.steps["worker"].add(Ticking)
