@@ -91,9 +91,13 @@ def canonical_json(value: Any) -> bytes:
     Floating point is refused (WireError wrong_type) because its text form is not canonical.
     """
     _refuse_floats(value, "")
-    return json.dumps(
+    text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode("utf-8")
+    )
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise WireError("", "bad_characters", "contains a lone surrogate") from error
 
 
 def sha256_hex(data: bytes) -> str:
