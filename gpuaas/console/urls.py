@@ -2,7 +2,38 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, path
+
+from gpuaas.console.views import allocations, home, nodes, records, search, tenants
 
 app_name = "console"
-urlpatterns: list[URLPattern | URLResolver] = []
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", home.Home.as_view(), name="home"),
+    path("fleet/", home.Fleet.as_view(), name="fleet"),
+    path("nodes/", nodes.Nodes.as_view(), name="nodes"),
+    path("nodes/<str:name>/", nodes.NodePage.as_view(), name="node"),
+    path("nodes/<str:name>/join-token/", nodes.JoinTokenPage.as_view(), name="node-join-token"),
+    path("nodes/<str:name>/live/", nodes.NodeLive.as_view(), name="node-live"),
+    path(
+        "nodes/<str:name>/slots/<int:index>/<str:action>/",
+        nodes.ActOnSlot.as_view(),
+        name="slot-act",
+    ),
+    path("nodes/<str:name>/<str:action>/", nodes.ActOnNode.as_view(), name="node-act"),
+    path("tasks/", records.Tasks.as_view(), name="tasks"),
+    path("tasks/<uuid:pk>/", records.TaskPage.as_view(), name="task"),
+    path("decisions/", records.Decisions.as_view(), name="decisions"),
+    path("requests/<uuid:pk>/", records.RequestPage.as_view(), name="request"),
+    path("tenants/", tenants.Tenants.as_view(), name="tenants"),
+    path("tenants/<slug:slug>/", tenants.TenantPage.as_view(), name="tenant"),
+    path("tenants/<slug:slug>/envelope/", tenants.SetEnvelope.as_view(), name="tenant-envelope"),
+    path("tenants/<slug:slug>/<str:action>/", tenants.ActOnTenant.as_view(), name="tenant-act"),
+    path("allocations/", allocations.Allocations.as_view(), name="allocations"),
+    path("allocations/<uuid:pk>/", allocations.AllocationPage.as_view(), name="allocation"),
+    path(
+        "allocations/<uuid:pk>/<str:action>/",
+        allocations.ActOnAllocation.as_view(),
+        name="allocation-act",
+    ),
+    path("search/", search.Search.as_view(), name="search"),
+]

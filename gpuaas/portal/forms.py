@@ -9,7 +9,6 @@ from django.contrib.auth import password_validation
 from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
 
-from gpuaas.kernel.errors import ProductError
 from tenants.models import Role, User
 
 
@@ -117,15 +116,3 @@ class SshKeyForm(forms.Form):
         ),
         help_text="One line, such as the content of ~/.ssh/id_ed25519.pub.",
     )
-
-
-def refuse(form: forms.Form, error: ProductError) -> None:
-    """Put a product's refusal beside the fields that it names."""
-    named = False
-    for fault in error.errors:
-        field = fault.pointer.strip("/").split("/")[0]
-        if field in form.fields:
-            form.add_error(field, fault.detail)
-            named = True
-    if not named:
-        form.add_error(None, f"{error.detail} ({error.code})")

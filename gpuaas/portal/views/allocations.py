@@ -16,9 +16,9 @@ from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.models.work import ENDED
 from gpuaas.portal.costs import cost_so_far
 from gpuaas.portal.pages import TenantPage
-from gpuaas.portal.paging import part_of
 from gpuaas.ui.four import sides_of
 from gpuaas.ui.frame import Crumb
+from gpuaas.ui.paging import part_of
 from placement.models import Allocation
 from placement.selectors import (
     allocation_explain,

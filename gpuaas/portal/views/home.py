@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from admission.models import AdmissionRequest
 from admission.states import RequestState
 from gpuaas.portal.pages import TenantPage
-from gpuaas.portal.quota import bars_of
+from gpuaas.ui.quota import bars_of
 from placement.models import Allocation
 from placement.states import AllocationState
 from tenants.models import User

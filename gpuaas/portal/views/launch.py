@@ -14,7 +14,7 @@ from django.utils.cache import patch_vary_headers
 
 from gpuaas.kernel import errors, idempotency, ids
 from gpuaas.portal.pages import TenantPage
-from gpuaas.portal.quota import Bar
+from gpuaas.ui.quota import Bar
 from placement.domain.order import AllocationOrder
 from placement.selectors import image_list
 from placement.services.allocations import Plan, allocation_plan, allocation_request

@@ -10,9 +10,10 @@ from django.shortcuts import redirect
 
 from gpuaas.kernel import errors
 from gpuaas.kernel.scope import platform_scope
-from gpuaas.portal.forms import MemberForm, NamedForm, SshKeyForm, TokenForm, refuse
+from gpuaas.portal.forms import MemberForm, NamedForm, SshKeyForm, TokenForm
 from gpuaas.portal.pages import TenantPage
-from gpuaas.portal.quota import bars_of
+from gpuaas.ui.forms import refuse
+from gpuaas.ui.quota import bars_of
 from tenants.domain.roles import ACTIONS, RANK
 from tenants.models import ApiToken, SshKey
 from tenants.selectors import counter_list, member_list, ssh_key_list, token_list

@@ -12,8 +12,8 @@ from admission.models import AdmissionRequest
 from admission.states import RequestState
 from gpuaas.kernel import errors
 from gpuaas.portal.pages import TenantPage
-from gpuaas.portal.paging import part_of
 from gpuaas.ui.frame import Crumb
+from gpuaas.ui.paging import part_of
 from placement.selectors import request_explain
 from placement.services.allocations import request_withdraw
 

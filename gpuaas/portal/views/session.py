@@ -15,7 +15,8 @@ from django.views import View
 
 from gpuaas.kernel import errors
 from gpuaas.kernel.actor import Actor
-from gpuaas.portal.forms import SignInForm, SignUpForm, refuse
+from gpuaas.portal.forms import SignInForm, SignUpForm
+from gpuaas.ui.forms import refuse
 from gpuaas.ui.pages import request_id
 from tenants.models import User
 from tenants.services.tenancy import tenant_signup

@@ -1,0 +1,113 @@
+"""What is leased across all tenants, and which cleanups need a person?"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+
+from gpuaas.console.actions import allocation_actions, allocation_run
+from gpuaas.console.pages import ConsolePage
+from gpuaas.kernel import errors
+from gpuaas.ui.four import sides_of
+from gpuaas.ui.frame import Crumb
+from gpuaas.ui.paging import part_of
+from placement.models import Allocation, CleanupOverride, CleanupProof
+from placement.selectors import (
+    allocation_explain,
+    allocation_phase,
+    allocation_states,
+    allocation_timeline,
+)
+from placement.states import AllocationState
+
+PAGE = 50
+
+
+class Allocations(ConsolePage):
+    """The list over all tenants."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """What is not released, unless a state is asked for."""
+        state = request.GET.get("state", "live")
+        rows = Allocation.objects.select_related("tenant", "project", "sku", "node")
+        if state == "live":
+            rows = rows.exclude(state=AllocationState.RELEASED)
+        elif state in AllocationState.values:
+            rows = rows.filter(state=state)
+        counted = Allocation.objects.order_by().values("state").annotate(n=Count("id"))
+        counts = {row["state"]: row["n"] for row in counted}
+        live = sum(n for name, n in counts.items() if name != AllocationState.RELEASED)
+        chips = [("live", "live", live)]
+        chips += [(s, s.replace("_", " "), counts.get(s, 0)) for s in AllocationState.values]
+        part = part_of(rows, request.GET.get("cursor", ""), PAGE)
+        return self.page(
+            "console/allocations.html",
+            allocations=part.items,
+            cursor=part.next,
+            chips=chips,
+            state=state,
+        )
+
+
+class OneAllocation(ConsolePage):
+    """What pages about one allocation share."""
+
+    write_action = "cleanup:write"
+    name = ""
+
+    def crumbs(self) -> tuple[Crumb, ...]:
+        """The way here."""
+        return (Crumb("Allocations", reverse("console:allocations")), Crumb(self.name))
+
+    def row(self, pk: UUID) -> Allocation:
+        """The allocation of whichever tenant. Raises NotFound."""
+        rows = Allocation.objects.select_related("tenant", "project", "sku", "node", "request")
+        found = rows.filter(pk=pk).first()
+        if found is None:
+            raise errors.NotFound
+        self.name = found.name
+        return found
+
+
+class AllocationPage(OneAllocation):
+    """One allocation with its host, proofs and what can be done about a blocked cleanup."""
+
+    def get(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+        """The page."""
+        row = self.row(pk)
+        override = CleanupOverride.objects.filter(claim__allocation=row).first()
+        open_ask = override is not None and override.approved_at is None
+        asked_by = override.asked_by.get("name", "somebody") if override and open_ask else ""
+        proofs = CleanupProof.objects.filter(claim__allocation=row).select_related("slot", "claim")
+        timeline = allocation_timeline(row.pk, operator=True)
+        return self.page(
+            "console/allocation.html",
+            allocation=row,
+            phase=allocation_phase(row),
+            four=sides_of(allocation_states(row), ages=row.state != AllocationState.RELEASED),
+            timeline=list(reversed(timeline)),
+            decision=allocation_explain(row.pk, operator=True),
+            claims=list(row.claims.order_by("slot_index")),
+            proofs=list(proofs.order_by("-attempt", "claim__slot_index")),
+            override=override,
+            actions=allocation_actions(row.state, asked_by),
+        )
+
+
+class ActOnAllocation(OneAllocation):
+    """Retry a cleanup, ask for an override, approve one."""
+
+    def post(self, request: HttpRequest, pk: UUID, action: str) -> HttpResponse:
+        """Do it with the reason given."""
+        row = self.row(pk)
+        run = allocation_run(action)
+        if run is None:
+            raise errors.NotFound
+        run(row.pk, request.POST.get("reason", "").strip()[:500], self.actor)
+        messages.success(request, f"{row.name}: {action.replace('-', ' ')} done.")
+        return redirect("console:allocation", row.pk)

@@ -1,0 +1,241 @@
+"""Which hosts are there, what is on each, and what can be done to it?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.db.models import Max
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.safestring import mark_safe
+
+from gpuaas.console.actions import NodeNumbers, node_actions, node_run
+from gpuaas.console.fleet import posture_counts, strips_of
+from gpuaas.console.pages import ConsolePage
+from gpuaas.console.picture import draw
+from gpuaas.kernel import clock, errors
+from gpuaas.kernel.models import Event
+from gpuaas.ui.forms import refuse
+from gpuaas.ui.four import sides_of
+from gpuaas.ui.frame import Crumb
+from gpuaas.ui.live import event_stream
+from gpuaas.ui.marks import mark_of
+from placement.domain.capacity import POSTURES
+from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool
+from placement.models.node import Intended
+from placement.selectors import (
+    node_list,
+    node_named,
+    node_picture,
+    node_states,
+    slot_list,
+    task_list,
+)
+from placement.services import nodes as services
+from placement.services.agents import join_token_create
+from placement.states import LIVE_CLAIM, NodeState, SlotState
+
+LIVE = [str(state) for state in LIVE_CLAIM]
+TASKS_SHOWN = 12
+EVENTS_SHOWN = 30
+
+
+class NodeForm(forms.Form):
+    """A host that is going to join."""
+
+    name = forms.RegexField(
+        r"\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z",
+        label="Name",
+        max_length=63,
+        help_text="As in DNS: small letters, digits, hyphens.",
+    )
+    pool = forms.ModelChoiceField(Pool.objects.order_by("name"), empty_label=None)
+    intended = forms.ChoiceField(label="Meant for", choices=Intended.choices, initial=Intended.ANY)
+    zone = forms.CharField(max_length=40, required=False)
+    block = forms.CharField(max_length=40, required=False)
+    rack = forms.CharField(max_length=40, required=False)
+
+
+class Nodes(ConsolePage):
+    """The list, and the announcement of a new host."""
+
+    write_action = "nodes:write"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """The list with an empty form."""
+        return self.show(NodeForm())
+
+    def show(self, form: NodeForm, status: int = 200) -> HttpResponse:
+        """The list with this form."""
+        wanted = self.request.GET.get("posture", "")
+        strips = strips_of(node_list())
+        return self.page(
+            "console/nodes.html",
+            status=status,
+            strips=[s for s in strips if not wanted or s.posture == wanted],
+            counts=posture_counts(strips),
+            posture=wanted if wanted in POSTURES else "",
+            total=len(strips),
+            form=form,
+        )
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Announce a host, then go to its page for the invitation."""
+        form = NodeForm(request.POST)
+        if form.is_valid():
+            given = form.cleaned_data
+            try:
+                node = services.node_create(
+                    name=given["name"],
+                    pool=given["pool"].name,
+                    intended=given["intended"],
+                    zone=given["zone"],
+                    block=given["block"],
+                    rack=given["rack"],
+                    actor=self.actor,
+                )
+            except errors.ProductError as refused:
+                refuse(form, refused)
+            else:
+                return redirect("console:node", node.name)
+        return self.show(form, 400)
+
+
+class OneNode(ConsolePage):
+    """What pages about one node share."""
+
+    write_action = "nodes:write"
+    node: Node
+
+    def crumbs(self) -> tuple[Crumb, ...]:
+        """The way here."""
+        name = self.node.name if hasattr(self, "node") else ""
+        return (Crumb("Nodes", reverse("console:nodes")), Crumb(name))
+
+    def show(self, name: str, *, token: str = "", status: int = 200) -> HttpResponse:
+        """The node's page; ``token`` is a fresh invitation, shown this once."""
+        node = self.node = node_named(name)
+        slots = list(slot_list(node))
+        claims = list(
+            Claim.objects.select_related("tenant", "allocation")
+            .filter(node_num=node.num, state__in=LIVE)
+            .order_by("slot_index")
+        )
+        drains = list(NodeDrain.objects.filter(node=node, ended_at__isnull=True))
+        states = node_states(node)
+        picture = node_picture(node)
+        numbers = NodeNumbers(
+            state=node.state,
+            live_claims=len(claims),
+            free=node.free_count,
+            verified=sum(slot.state == SlotState.VERIFIED for slot in slots),
+            drained=any(drain.slot_index is None for drain in drains),
+        )
+        held = {claim.slot_index: claim for claim in claims}
+        whole = held.get(-1)
+        rows = [(slot, held.get(slot.index, whole)) for slot in slots]
+        # The drawing is made of escaped parts only; its test proves it on hostile names.
+        svg = mark_safe(draw(picture, name=node.name))
+        part = self.request.headers.get("HX-Request") == "true" and not token
+        response = self.page(
+            "console/node_live.html" if part else "console/node.html",
+            status=status,
+            node=node,
+            posture=mark_of(states["posture"]),
+            four=sides_of(states, ages=node.state != NodeState.RETIRED),
+            picture=picture,
+            svg=svg,
+            marks={mark.index: mark for mark in picture.marks()},
+            rows=rows,
+            claims=claims,
+            drains=drains,
+            drained_slots={d.slot_index for d in drains if d.slot_index is not None},
+            tasks=list(task_list(node)[:TASKS_SHOWN]),
+            events=list(Event.objects.filter(subject_id=node.pk).order_by("-id")[:EVENTS_SHOWN]),
+            actions=node_actions(numbers),
+            families=list(NodeFamily.objects.order_by("name")),
+            token=token,
+            legend=sorted({mark.state for mark in picture.marks()}),
+            server=self.request.build_absolute_uri("/").rstrip("/"),
+        )
+        if token:
+            response["Cache-Control"] = "no-store"
+        return response
+
+
+class NodePage(OneNode):
+    """One host: its picture, slots, claims, tasks, four states, history, actions."""
+
+    def get(self, request: HttpRequest, name: str) -> HttpResponse:
+        """The page, or its live part when a script asks for it."""
+        return self.show(name)
+
+
+class JoinTokenPage(OneNode):
+    """Invite the host."""
+
+    def post(self, request: HttpRequest, name: str) -> HttpResponse:
+        """A new invitation; older unused ones end. Its text is shown once."""
+        node = node_named(name)
+        _, text = join_token_create(node_id=node.pk, actor=self.actor)
+        return self.show(name, token=text)
+
+
+class ActOnNode(OneNode):
+    """Do one of the node's actions."""
+
+    def post(self, request: HttpRequest, name: str, action: str) -> HttpResponse:
+        """Do it with the reason given, and go back to the node."""
+        node = node_named(name)
+        run = node_run(action, request.POST.get("family", "")[:60])
+        if run is None:
+            raise errors.NotFound
+        run(node.pk, request.POST.get("reason", "").strip()[:500], self.actor)
+        messages.success(request, f"{node.name}: {action.replace('-', ' ')} done.")
+        return redirect("console:node", node.name)
+
+
+class ActOnSlot(OneNode):
+    """Drain one slot, or end its drain."""
+
+    def post(self, request: HttpRequest, name: str, index: int, action: str) -> HttpResponse:
+        """Do it with the reason given."""
+        node = node_named(name)
+        run: dict[str, Callable[..., object]] = {
+            "drain": services.node_drain,
+            "undrain": services.node_undrain,
+        }
+        if action not in run or not slot_list(node).filter(index=index).exists():
+            raise errors.NotFound
+        reason = request.POST.get("reason", "").strip()[:500]
+        run[action](node_id=node.pk, reason=reason, actor=self.actor, slot_index=index)
+        messages.success(request, f"{node.name} slot {index}: {action} done.")
+        return redirect("console:node", node.name)
+
+
+class NodeLive(ConsolePage):
+    """The changes of one host."""
+
+    def get(self, request: HttpRequest, name: str, **_: Any) -> HttpResponseBase:
+        """The stream."""
+        node_id: UUID = node_named(name).pk
+        return event_stream([f"node:{node_id}"], lambda: _fingerprint(node_id))
+
+
+def _fingerprint(node_id: UUID) -> str | None:
+    row = Node.objects.filter(pk=node_id).values_list(
+        "version", "generation", "health", "observed_at", "num"
+    )
+    found = row.first()
+    if found is None:
+        return None
+    *facts, observed_at, num = found
+    fresh = observed_at is not None and (clock.now() - observed_at).total_seconds() < 60
+    tasks = NodeTask.objects.filter(node_id=node_id).aggregate(last=Max("state_since"))
+    claims = Claim.objects.filter(node_num=num).aggregate(last=Max("state_since"))
+    return f"{facts}-{fresh}-{tasks['last']}-{claims['last']}"

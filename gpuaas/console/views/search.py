@@ -1,0 +1,84 @@
+"""Where is the node, tenant, allocation or code that somebody has at hand?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+
+from admission.models import AdmissionRequest
+from gpuaas.console.pages import ConsolePage
+from gpuaas.kernel.errors import catalogue
+from placement.models import Allocation, GpuDevice, Node, NodeTask
+from tenants.models import Tenant
+
+MOST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One thing found."""
+
+    kind: str
+    title: str
+    url: str
+    state: str = ""
+
+
+class Search(ConsolePage):
+    """Names, ids, GPU UUIDs and reason codes."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """The hits; a single one is gone to at once."""
+        words = request.GET.get("q", "").strip()[:120]
+        hits = self.hits(words) if words else []
+        if len(hits) == 1:
+            return redirect(hits[0].url)
+        return self.page("console/search.html", find=words, hits=hits)
+
+    def hits(self, words: str) -> list[Hit]:
+        """What the words lead to, best kinds first."""
+        pk = _uuid(words)
+        by_id = Q(pk=pk) if pk else Q(pk__in=[])
+        nodes = Node.objects.filter(Q(name__icontains=words) | by_id).order_by("name")[:MOST]
+        gpus = GpuDevice.objects.select_related("node").filter(uuid__icontains=words)[:MOST]
+        tenants = Tenant.objects.filter(
+            Q(name__icontains=words) | Q(slug__icontains=words) | by_id
+        ).order_by("name")[:MOST]
+        rows = Allocation.objects.select_related("tenant").filter(Q(name__icontains=words) | by_id)
+        found = [Hit("Node", n.name, _url("node", n.name), n.state) for n in nodes]
+        found += [Hit("GPU", f"{g.uuid} in {g.node.name}", _url("node", g.node.name)) for g in gpus]
+        found += [Hit("Tenant", t.name, _url("tenant", t.slug), t.state) for t in tenants]
+        found += [
+            Hit("Allocation", f"{a.name} of {a.tenant.name}", _url("allocation", a.pk), a.state)
+            for a in rows.order_by("-created_at")[:MOST]
+        ]
+        found += [
+            Hit("Request", str(r.pk), _url("request", r.pk), r.state)
+            for r in AdmissionRequest.objects.filter(by_id)
+        ]
+        found += [
+            Hit("Node task", f"{t.kind}", _url("task", t.pk), t.state)
+            for t in NodeTask.objects.filter(by_id)
+        ]
+        found += [
+            Hit("Reason", entry.code, reverse("portal:reason", args=[entry.code]))
+            for entry in catalogue().values()
+            if words.lower().replace(" ", "_") in entry.code
+        ]
+        return found
+
+
+def _url(name: str, key: object) -> str:
+    return reverse(f"console:{name}", args=[key])
+
+
+def _uuid(words: str) -> UUID | None:
+    try:
+        return UUID(words)
+    except ValueError:
+        return None
