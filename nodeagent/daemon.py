@@ -29,6 +29,7 @@ from nodeagent.protocol import (
     LeaseAnswer,
     LeaseRequest,
     ObservedReport,
+    RefusalCode,
     RenewRequest,
     SignedTask,
 )
@@ -44,6 +45,12 @@ from nodeagent.verify import (
 from nodeagent.work import LeaseKeeper, carry_out, failure
 
 log = logging.getLogger("nodeagent")
+# The task itself is sound; a new lease of it would be taken.
+_WRONG_MOMENT = (
+    RefusalCode.TASK_EXPIRED,
+    RefusalCode.TASK_NOT_YET_VALID,
+    RefusalCode.WRONG_BOOT,
+)
 _TOKEN_OF_NO_USE = (400, 401, 403, 409, 410, 422)
 
 
@@ -202,6 +209,9 @@ class Agent:
         except Refused as refusal:
             if refusal.passing or refusal.status in (401, 403):
                 raise
+            if refusal.code == "observed_stale":
+                # After a boot the first lease tells the new boot id; then a report is taken.
+                return
             # Work must not stop because a report is not understood; the next one is on time.
             log.warning("report of %s not taken: %s", self.backend.hostname, refusal.code)
         self._last_report = self.clock.now()
@@ -275,7 +285,11 @@ class Agent:
             return
         task_id, epoch = address
         body = FailRequest(
-            epoch, self.backend.boot_id(), str(refusal.code), refusal.detail[:2000], retryable=False
+            lease_epoch=epoch,
+            boot_id=self.backend.boot_id(),
+            code=str(refusal.code),
+            detail=refusal.detail[:2000],
+            retryable=refusal.code in _WRONG_MOMENT,
         )
         with contextlib.suppress(Refused):
             await self.control.deliver(task_id, "fail", body.to_json())

@@ -226,3 +226,20 @@ def test_an_unreachable_server_is_asked_less_and_less_often(bench: Bench) -> Non
     delays = bench.run(story)
     assert max(delays) <= 30
     assert max(delays[-10:]) > max(delays[:2])
+
+
+def test_a_report_of_a_new_boot_is_sent_again_after_the_lease_that_tells_it(bench: Bench) -> None:
+    bench.rounds(1)
+    bench.backend.store.reboot()
+    bench.control.fail_next("/observed", 409, code="observed_stale")
+    bench.rounds(2)
+    assert bench.control.order[-4:] == ["observed", "tasks:lease", "observed", "tasks:lease"]
+    assert bench.control.observed[-1].boot_id == bench.backend.boot_id()
+
+
+def test_work_goes_on_although_a_report_is_not_understood(bench: Bench) -> None:
+    for _ in range(5):
+        bench.control.fail_next("/observed", 422, code="invalid")
+    bench.control.add(TaskKind.VM_PROVISION, bench.provision(0))
+    bench.rounds(3)
+    assert len(bench.control.completed) == 1
