@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import django_fsm
 from django.db import transaction
-from django.db.models import F
 
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
@@ -53,10 +52,8 @@ def advance(
     for name, value in (changes or {}).items():
         setattr(row, name, value)
     row.state_since = clock.now()
-    touched = ["state", "state_since", *(changes or {})]
-    row.save(update_fields=touched)
-    manager.filter(pk=row.pk).update(version=F("version") + 1)
     row.version += 1
+    row.save(update_fields=["state", "state_since", "version", *(changes or {})])
     events.record(
         kind=f"{label}.{edge}",
         subject=row,
