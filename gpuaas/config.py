@@ -45,7 +45,17 @@ ELSEWHERE = frozenset(
 )
 # The command line tool and the node agent have variables of their own.
 FOREIGN_PREFIXES = ("GPUAAS_CLI_", "GPUAAS_AGENT_", "GPUAAS_BENCH_")
-FOREIGN = frozenset({"GPUAAS_URL", "GPUAAS_TOKEN", "GPUAAS_PROFILE", "GPUAAS_OUTPUT"})
+FOREIGN = frozenset(
+    {
+        "GPUAAS_CONFIG",
+        "GPUAAS_CONTEXT",
+        "GPUAAS_OUTPUT",
+        "GPUAAS_PROJECT",
+        "GPUAAS_SERVER",
+        "GPUAAS_TOKEN",
+        "GPUAAS_TOKEN_FILE",
+    }
+)
 
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"", "0", "false", "no", "off"})

@@ -24,7 +24,7 @@ def anything(item: Json) -> Iterator[str]:
     nested: list[tuple[str, Any]] = []
     flat: list[tuple[str, str]] = []
     for key, value in item.items():
-        label = values.fact_name(key).replace("_", " ").capitalize()
+        label = _label(key)
         if isinstance(value, dict | list) and value:
             nested.append((label, value))
         elif key.endswith("_at"):
@@ -40,6 +40,11 @@ def anything(item: Json) -> Iterator[str]:
         for entry in value:
             shown = values.facts(entry) if isinstance(entry, dict) else values.text(entry)
             yield f"  {shown}"
+
+
+def _label(key: str) -> str:
+    name = values.fact_name(key).replace("_", " ").capitalize()
+    return {"Id": "ID", "Boot id": "Boot ID", "Exclusive nic": "Exclusive NIC"}.get(name, name)
 
 
 def stamp(value: Any) -> str:
@@ -79,12 +84,13 @@ def allocation(item: Json) -> Iterator[str]:
             ("Request", values.text(item.get("request_id"))),
         ]
     )
-    states = item.get("states")
-    if isinstance(states, dict):
-        yield bold("States")
-        yield from lines(
-            [(name.capitalize(), _truth(states.get(name))) for name in _TRUTHS], indent=2
-        )
+    yield from _states(item)
+
+
+def node(item: Json) -> Iterator[str]:
+    """A node: its facts, its four states with their ages, its drains and conditions."""
+    yield from anything({key: value for key, value in item.items() if key != "states"})
+    yield from _states(item)
 
 
 def operation(item: Json) -> Iterator[str]:
@@ -206,6 +212,15 @@ def _candidate(value: Any) -> str:
         rest = values.facts({k: v for k, v in value.items() if k not in {"node", "name"}})
         return f"{name_of(name)} ({rest})" if rest and name else rest or name_of(name)
     return values.text(value)
+
+
+def _states(item: Json) -> Iterator[str]:
+    states = item.get("states")
+    if isinstance(states, dict):
+        yield bold("States")
+        yield from lines(
+            [(name.capitalize(), _truth(states.get(name))) for name in _TRUTHS], indent=2
+        )
 
 
 def _truth(entry: Any) -> str:

@@ -203,7 +203,7 @@ def _report_problem(problem: ProblemError, out: Output) -> None:
     if problem.docs:
         out.error(f"  more: {values.clean(problem.docs)}")
     if problem.request_id:
-        out.error(f"  request: {values.clean(problem.request_id)}")
+        out.error(f"  request id: {values.clean(problem.request_id)}")
     if problem.status == 401:
         out.error("try: gpuaas login")
 

@@ -15,6 +15,7 @@ _COLOURS = {
     "active": "green",
     "approved": "green",
     "available": "green",
+    "done": "green",
     "free": "green",
     "ok": "green",
     "ready": "green",
@@ -56,13 +57,15 @@ def clean(text: str) -> str:
 
 
 def text(value: Any) -> str:
-    """Any JSON value in one table cell; null is "-"."""
+    """Any JSON value in one table cell; null is "-", and a named object is its name."""
     if value is None or value == "":
         return "-"
     if value is True:
         return "yes"
     if value is False:
         return "no"
+    if isinstance(value, Mapping) and (value.get("slug") or value.get("name")):
+        return clean(str(value.get("slug") or value["name"]))
     if isinstance(value, Mapping):
         return clean(", ".join(f"{k}={text(v)}" for k, v in value.items())) or "-"
     if isinstance(value, list | tuple):
@@ -151,7 +154,9 @@ def clock_time(stamp: Any) -> str:
 
 
 def fact(name: str, value: Any) -> str:
-    """A named number in the unit its name declares: *_milli, *_micro, *_bytes, *_s."""
+    """A named value in the unit its name declares: *_milli, *_micro, *_bytes, *_s, *_at."""
+    if name.endswith("_at"):
+        return clock_time(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return text(value)
     if name.endswith("_milli"):
@@ -174,11 +179,11 @@ def fact_name(name: str) -> str:
 
 
 def facts(values: Mapping[str, Any]) -> str:
-    """Several facts on one line: `limit 8, used 6, wanted 4`."""
+    """Several facts on one line: `limit 8, used 6, wanted 4`. What is not so is left out."""
     return ", ".join(
         f"{clean(fact_name(key)).replace('_', ' ')} {fact(key, value)}"
         for key, value in values.items()
-        if value is not None and value != ""
+        if value is not None and value is not False and value != ""
     )
 
 

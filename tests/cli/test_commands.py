@@ -177,7 +177,7 @@ def test_the_timeline_shows_each_change_with_its_actor(run: Run, server: FakeSer
     assert "n1" in row
 
 
-@pytest.mark.parametrize("action", ["drain", "undrain", "approve", "discover"])
+@pytest.mark.parametrize("action", ["drain", "undrain", "approve", "quarantine", "restore"])
 def test_a_node_action_carries_its_reason(run: Run, server: FakeServer, action: str) -> None:
     server.on("POST", f"/nodes/n1/actions/{action}", {"name": "n1", "state": "ready"})
     assert run("node", action, "n1", "--reason", "fan swap").exit_code == 0

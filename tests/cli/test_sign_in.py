@@ -7,8 +7,9 @@ import pytest
 import yaml
 from typer.testing import Result
 
-from gpuaas.cli.config import load_config, resolve
+from gpuaas.cli.config import ENVIRONMENT, load_config, resolve
 from gpuaas.cli.problems import UsageError
+from gpuaas.config import ConfigError, refuse_unknown
 from tests.cli.conftest import Run
 from tests.cli.fake_server import TOKEN, Call, FakeServer, Reply, problem
 
@@ -179,6 +180,13 @@ def test_saving_leaves_no_half_written_file(home: Path) -> None:
     config.save()
     config.save()
     assert [entry.name for entry in (home / "d").iterdir()] == ["c.yaml"]
+
+
+def test_the_server_tolerates_the_clients_variables_beside_its_own() -> None:
+    client_variables = {name: "x" for name in ENVIRONMENT}
+    refuse_unknown(client_variables)
+    with pytest.raises(ConfigError, match="GPUAAS_SERVR"):
+        refuse_unknown({**client_variables, "GPUAAS_SERVR": "x"})
 
 
 def test_settings_do_not_print_the_token(home: Path) -> None:

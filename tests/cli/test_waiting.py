@@ -131,7 +131,7 @@ def test_a_refused_create_prints_the_numbers_and_the_way_out(run: Run, server: F
     assert "numbers: limit 8, used 7, asked 2" in result.stderr
     assert "what would help: release something or ask for 1" in result.stderr
     assert f"in full: gpuaas explain request/{KEY}" in result.stderr
-    assert "request: req-1" in result.stderr
+    assert "request id: req-1" in result.stderr
 
 
 def test_a_queued_create_that_waits_too_long_names_the_request(

@@ -52,6 +52,18 @@ def register(app: typer.Typer) -> None:
         elif waiting.outcome(session, operation) is not None:
             _show(session, key)
 
+    @command(allocation, "retry-cleanup")
+    def allocation_retry_cleanup(
+        session: Session,
+        name: Reference,
+        reason: Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")],
+    ) -> None:
+        """Try a blocked cleanup again, after the host was repaired (operators)."""
+        key = allocation_id(session, name)
+        path = f"/allocations/{segment(key)}/actions/retry-cleanup"
+        if waiting.outcome(session, session.client.post(path, {"reason": reason})) is not None:
+            _show(session, key)
+
 
 def _asking(allocation: typer.Typer) -> None:
     @command(allocation, "create")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpuaas.cli import describe, topology, values, waiting
+from gpuaas.cli import describe, topology, values
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import NODE, TASK
 from gpuaas.cli.listing import All, Limit, show_list
@@ -16,6 +16,14 @@ JOIN_TOKEN = Kind("join-token", (), key="expires_at")
 
 Reference = Annotated[str, typer.Argument(metavar="NODE")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")]
+
+
+_MOVES = {
+    "maintain": "Take a node out for maintenance; what runs there goes on.",
+    "quarantine": "Set a node apart, as one that is not to be trusted.",
+    "restore": "Bring a node back.",
+    "retire": "Take a node out for good.",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -39,7 +47,7 @@ def _reading(node: typer.Typer) -> None:
     @command(node, "describe")
     def node_describe(session: Session, name: Reference) -> None:
         """Show one node."""
-        session.out.item(NODE, session.client.get(kind_path(NODE, name)), describe.anything)
+        session.out.item(NODE, session.client.get(kind_path(NODE, name)), describe.node)
 
     @command(node, "topology")
     def node_topology(session: Session, name: Reference) -> None:
@@ -96,9 +104,13 @@ def _acting(node: typer.Typer) -> None:
         _act(session, name, "approve", body)
 
     @command(node, "discover")
-    def node_discover(session: Session, name: Reference, reason: Reason) -> None:
-        """Let the node's agent look at its hardware again."""
-        _act(session, name, "discover", {"reason": reason})
+    def node_discover(session: Session, name: Reference) -> None:
+        """Let the node's agent look at its hardware again; shows the task."""
+        task = session.client.post(f"{kind_path(NODE, name)}/actions/discover")
+        session.out.item(TASK, task, describe.anything)
+
+    for verb, text in _MOVES.items():
+        _move(node, verb, text)
 
     @command(node, "create")
     def node_create(
@@ -108,7 +120,7 @@ def _acting(node: typer.Typer) -> None:
     ) -> None:
         """Announce a host, so that it can be given a join token."""
         made = session.client.post("/nodes", {"name": name, **({"pool": pool} if pool else {})})
-        session.out.item(NODE, made, describe.anything)
+        session.out.item(NODE, made, describe.node)
 
     @command(node, "join-token")
     def node_join_token(session: Session, name: Reference) -> None:
@@ -120,13 +132,18 @@ def _acting(node: typer.Typer) -> None:
         session.out.item(JOIN_TOKEN, made, lambda item: [values.text(item.get("token"))])
 
 
+def _move(node: typer.Typer, verb: str, text: str) -> None:
+    def move(session: Session, name: Reference, reason: Reason) -> None:
+        _act(session, name, verb, {"reason": reason})
+
+    move.__doc__ = text
+    command(node, verb)(move)
+
+
 def _slot(index: int | None) -> Json:
     return {} if index is None else {"slot_index": index}
 
 
 def _act(session: Session, name: str, action: str, body: Json) -> None:
     answer = session.client.post(f"{kind_path(NODE, name)}/actions/{action}", body)
-    if not waiting.is_operation(answer):
-        session.out.item(NODE, answer, describe.anything)
-    elif waiting.outcome(session, answer) is not None:
-        session.out.item(NODE, session.client.get(kind_path(NODE, name)), describe.anything)
+    session.out.item(NODE, answer, describe.node)
