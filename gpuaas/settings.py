@@ -49,6 +49,7 @@ INSTALLED_APPS = [
     "gpuaas.api",
     "gpuaas.portal",
     "gpuaas.console",
+    *(["gpuaas.demo"] if CONFIG.demo else []),
 ]
 
 MIDDLEWARE = [
@@ -118,7 +119,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
 ]
 LOGIN_URL = reverse_lazy("portal:sign-in")
-LOGIN_REDIRECT_URL = reverse_lazy("portal:home")
+LOGIN_REDIRECT_URL = reverse_lazy("portal:front-door")
 LOGOUT_REDIRECT_URL = reverse_lazy("portal:sign-in")
 AXES_FAILURE_LIMIT = 8
 AXES_COOLOFF_TIME = 0.25

@@ -1,0 +1,5 @@
+"""stub"""
+
+
+def story(*, keep: bool) -> int:
+    return 1
