@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 
 import pytest
 from django.db import connections
 
 from gpuaas.kernel import clock, leases
-
-
-@pytest.fixture
-def at() -> Iterator[clock.FakeClock]:
-    with clock.use(clock.FakeClock(datetime(2030, 1, 1, tzinfo=UTC))) as fake:
-        assert isinstance(fake, clock.FakeClock)
-        yield fake
 
 
 @pytest.mark.django_db

@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from django.conf import settings
 from django.db import connection
 
 from gpuaas.embedded.processes import free_port
 from gpuaas.kernel import events
 from gpuaas.kernel.actor import SYSTEM
 from gpuaas.kernel.models import EventSeal, Lease
+from tests.kernel.processes import process
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@contextmanager
-def process(*command: str, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """One of the product's processes on the test's database, ended afterwards."""
-    base, _, _ = settings.CONFIG.database_url.rpartition("/")
-    name = connection.settings_dict["NAME"]
-    env = {**os.environ, "DATABASE_URL": f"{base}/{name}", **environment}
-    with log.open("wb") as out:
-        running = subprocess.Popen([sys.executable, *command], env=env, stdout=out, stderr=out)
-        try:
-            yield running
-        finally:
-            running.terminate()
-            try:
-                running.wait(15)
-            except subprocess.TimeoutExpired:
-                running.kill()
-                running.wait(5)
 
 
 def sealed_within(seconds: float, count: int) -> bool:
