@@ -92,6 +92,8 @@ DATABASES = {
         "USER": _db.user,
         "PASSWORD": _db.password,
         "NAME": _db.name,
+        # A connection that PostgreSQL's restart left dead is replaced before it is handed out.
+        "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             **dict(_db.options),
             # A parked connection gives its database connection back, so few are enough.
@@ -121,6 +123,8 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = reverse_lazy("portal:sign-in")
 LOGIN_REDIRECT_URL = reverse_lazy("portal:front-door")
 LOGOUT_REDIRECT_URL = reverse_lazy("portal:sign-in")
+# What authenticate() is given, in forms and in the api; else no failure would be counted.
+AXES_USERNAME_FORM_FIELD = "username"
 AXES_FAILURE_LIMIT = 8
 AXES_COOLOFF_TIME = 0.25
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
@@ -240,5 +244,10 @@ LOGGING = {
     },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json"}},
     "root": {"handlers": ["console"], "level": CONFIG.log_level},
-    "loggers": {"django.server": {"level": "WARNING"}, "axes": {"level": "ERROR"}},
+    "loggers": {
+        "django.server": {"level": "WARNING"},
+        "axes": {"level": "ERROR"},
+        # It repeats itself on every attempt; whoever needed the connection says so once.
+        "psycopg.pool": {"level": "ERROR"},
+    },
 }

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from django.contrib.auth.models import AnonymousUser
 from django.db import transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -55,6 +54,9 @@ class ProductView(APIView):
     """Whether a POST here must carry an Idempotency-Key."""
     remembers: ClassVar[bool] = True
     """Whether answers to a POST are kept for repeats. Not where the answer holds a secret."""
+
+    also_fails: ClassVar[tuple[int, ...]] = ()
+    """Statuses of problems here that the kind of address does not let one expect."""
 
     spent: limits.Spent | None = None
 
@@ -233,7 +235,10 @@ class OpenView(ProductView):
     authentication_classes = ()
 
 
-def signed_in(request: HttpRequest) -> bool:
-    """Whether a browser's session is behind a plain Django request."""
-    user = getattr(request, "user", None)
-    return user is not None and not isinstance(user, AnonymousUser)
+class StaticView(OpenView):
+    """For anyone, and the same for all: it asks no database."""
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """No transaction."""
+        yield

@@ -86,6 +86,7 @@ _WORDS = {
     422: "The Idempotency-Key stood for another request.",
     428: "If-Match is missing.",
     429: "Too many requests; Retry-After says when to come again.",
+    500: "Our fault; the request id finds it in the log.",
     503: "A part that is needed cannot be reached; repeat with the same Idempotency-Key.",
 }
 
@@ -144,7 +145,7 @@ class Schema(AutoSchema):
         return None
 
     def _failures(self, rule: Rule | None, has_body: bool) -> list[int]:
-        found = [400, 429, 503]
+        found = [400, 429, 500, 503, *self.view.also_fails]
         if rule is None or rule.who != "anyone":
             found += [401, 403]
         if "{" in self.path:

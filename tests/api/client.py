@@ -81,7 +81,7 @@ class Caller:
             path = f"/api/v1{path}"
         if isinstance(body, bytes):
             sent.setdefault("content_type", "application/json")
-            response = self.http.generic(method, path, body, **sent)
+            response = self.http.generic(method, path, body, **sent)  # type: ignore[arg-type]  # bytes go as they are
         elif body is not None:
             response = self.http.generic(
                 method, path, json.dumps(body), content_type="application/json", **sent

@@ -84,6 +84,7 @@ class AuthToken(OpenView):
 
     policy = limits.ACCESS
     remembers = False
+    also_fails = (401, 403)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -102,6 +103,9 @@ class AuthToken(OpenView):
         user = authenticate(
             request._request, username=given["email"].lower(), password=given["password"]
         )
+        # A lock-out would replace the answer by a page of its own; here it is told like a
+        # wrong password, so that it tells a guesser nothing.
+        request._request.axes_locked_out = False  # type: ignore[attr-defined]  # set by axes
         if not isinstance(user, User):
             raise errors.SignInRefused
         tenant_id = self._tenant(user, given.get("tenant", ""))

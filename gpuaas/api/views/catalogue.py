@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from gpuaas.api.base import OpenView, OperatorView, TenantView
+from gpuaas.api.base import OperatorView, StaticView, TenantView
 from gpuaas.api.fields import Paged, Query
 from gpuaas.api.pagination import page
 from gpuaas.api.serializers import catalogue as wire
@@ -229,7 +229,7 @@ class Images(TenantView):
         )
 
 
-class Reasons(OpenView):
+class Reasons(StaticView):
     """The catalogue of permanent codes."""
 
     @extend_schema(operation_id="reason_list", tags=["catalogue"], responses=wire.ReasonList)

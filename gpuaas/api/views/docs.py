@@ -10,7 +10,7 @@ from drf_spectacular.views import SpectacularSwaggerView
 from rest_framework.renderers import BaseRenderer, TemplateHTMLRenderer
 from rest_framework.request import Request
 
-from gpuaas.api.base import OnlyJson, OpenView
+from gpuaas.api.base import OnlyJson, StaticView
 from gpuaas.api.permissions import Declared
 from gpuaas.api.schema import document
 
@@ -21,7 +21,7 @@ PAGE_POLICY = (
 )
 
 
-class Schema(OpenView):
+class Schema(StaticView):
     """The OpenAPI document."""
 
     schema = None

@@ -15,6 +15,7 @@ from gpuaas.api.pagination import page
 from gpuaas.api.serializers import nodes as wire
 from gpuaas.api.serializers.common import Reasoned, page_of
 from placement import selectors
+from placement.domain.picture import WHOLE_NODE, ClaimFact, SlotFact, shown_state
 from placement.models import Claim, Node, NodeDrain, NodeTask, Slot
 from placement.services import agents
 from placement.services import nodes as service
@@ -210,24 +211,39 @@ class NodeSlots(OperatorView):
 
 def slots_shown(node: Node) -> list[dict[str, Any]]:
     """The representation of a host's slots."""
-    claims = list(
-        Claim.objects.filter(node_num=node.num, state__in=LIVE_CLAIM).select_related("tenant")
+    claims = {
+        claim.slot_index: claim
+        for claim in Claim.objects.filter(node_num=node.num, state__in=LIVE_CLAIM).select_related(
+            "tenant"
+        )
+    }
+    drains = set(
+        NodeDrain.objects.filter(node=node, ended_at__isnull=True).values_list(
+            "slot_index", flat=True
+        )
     )
-    by_slot = {claim.slot_index: claim for claim in claims}
-    marks = {mark.index: mark.state for mark in selectors.node_picture(node).marks()}
-    rows = selectors.slot_list(node)
-    return [
-        _slot_shown(slot, by_slot.get(slot.index) or by_slot.get(-1), marks.get(slot.index))
-        for slot in rows
-    ]
+    shown = []
+    for slot in selectors.slot_list(node):
+        claim = claims.get(slot.index) or claims.get(WHOLE_NODE)
+        draining = None in drains or slot.index in drains
+        shown.append(_slot_shown(slot, claim, draining))
+    return shown
 
 
-def _slot_shown(slot: Slot, claim: Claim | None, shown: str | None) -> dict[str, Any]:
+def _display_state(slot: Slot, claim: Claim | None, draining: bool) -> str:
+    fact = SlotFact(slot.index, slot.state, slot.gpu_uuid, slot.gpu_index, draining=draining)
+    if claim is None:
+        return shown_state(fact, None)
+    held = ClaimFact(claim.slot_index, claim.state, claim.holder, "", "")
+    return shown_state(fact, held)
+
+
+def _slot_shown(slot: Slot, claim: Claim | None, draining: bool) -> dict[str, Any]:
     body = {
         "id": slot.pk,
         "index": slot.index,
         "state": slot.state,
-        "display_state": shown or slot.state,
+        "display_state": _display_state(slot, claim, draining),
         "gpu_uuid": slot.gpu_uuid,
         "gpu_index": slot.gpu_index,
         "numa": slot.numa,

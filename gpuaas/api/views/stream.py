@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
@@ -65,7 +65,7 @@ class Stream(TenantView):
         return response
 
 
-def frames(tenant_id: UUID | None, after: int | None) -> Iterator[bytes]:
+def frames(tenant_id: UUID | None, after: int | None) -> Generator[bytes, None, None]:
     """The frames of one stream, until the reader goes away."""
     chain = tenant_id or PLATFORM_CHAIN
     yield f"retry: {RETRY_MS}\n\n".encode()

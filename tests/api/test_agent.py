@@ -1,0 +1,255 @@
+"""Do hosts join, get work and report over the wire, and is every forged message refused?"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from gpuaas.kernel import clock, ids
+from nodeagent.protocol import request_signing_bytes
+from placement.models import Node, NodeCredential, NodeTask, TaskObservation
+from placement.services import agents, nodes
+from tests.api.client import Caller
+from tests.builders import OPERATOR, a_catalogue
+
+pytestmark = pytest.mark.django_db
+
+BOOT = "boot-0000-0001"
+
+
+class Agent:
+    """A host's side of the protocol, as small as a test needs it."""
+
+    def __init__(self, name: str = "gpu-01") -> None:
+        self.node = nodes.node_create(name=name, actor=OPERATOR)
+        self.token = agents.join_token_create(node_id=self.node.pk, actor=OPERATOR)[1]
+        self.key = Ed25519PrivateKey.generate()
+        self.http = Caller()
+        self.credential = ""
+        self.sequence = 0
+
+    @property
+    def public_key(self) -> str:
+        raw = self.key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        return base64.b64encode(raw).decode()
+
+    def join(self, **change: Any) -> Any:
+        body = {
+            "token": self.token,
+            "public_key": self.public_key,
+            "boot_id": BOOT,
+            "hostname": "gpu-01",
+            "agent_version": "0.1.0",
+            "facts": {},
+            **change,
+        }
+        answer = self.http.call("POST", "/agent/v1/join", body)
+        if answer.status_code == 200:
+            self.credential = answer.json()["credential_id"]
+        return answer
+
+    def headers(self, method: str, path: str, body: bytes, **change: Any) -> dict[str, str]:
+        self.sequence += 1
+        sequence = change.get("sequence", self.sequence)
+        timestamp = change.get("timestamp", int(clock.now().timestamp()))
+        signed = request_signing_bytes(method, path, sequence, timestamp, body)
+        signature = base64.b64encode(self.key.sign(signed)).decode()
+        return {
+            "HTTP_GPUAAS_CREDENTIAL": change.get("credential", self.credential),
+            "HTTP_GPUAAS_SEQUENCE": str(sequence),
+            "HTTP_GPUAAS_TIMESTAMP": str(timestamp),
+            "HTTP_GPUAAS_SIGNATURE": change.get("signature", signature),
+            "HTTP_AGENT_VERSION": "0.1.0",
+        }
+
+    def say(self, method: str, path: str, message: Any, **change: Any) -> Any:
+        path = f"/agent/v1{path}"
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        return self.http.call(method, path, body, **self.headers(method, path, body, **change))
+
+    def lease(self, **change: Any) -> Any:
+        message = {"boot_id": BOOT, "max": 4, "capabilities": [], "running": []}
+        return self.say("POST", "/tasks:lease", message, **change)
+
+
+@pytest.fixture
+def agent() -> Agent:
+    a_catalogue()
+    return Agent()
+
+
+@pytest.fixture
+def joined(agent: Agent) -> Agent:
+    assert agent.join().status_code == 200
+    return agent
+
+
+def test_a_host_joins_and_a_lost_reply_is_given_again(agent: Agent) -> None:
+    first, again = agent.join(), agent.join()
+    assert first.status_code == again.status_code == 200
+    same = ("node_id", "node_name", "credential_id", "control_public_key", "expires_at")
+    assert {k: first.json()[k] for k in same} == {k: again.json()[k] for k in same}
+
+
+def test_a_used_token_is_refused_to_another_key(joined: Agent) -> None:
+    other = Agent("gpu-02")
+    answer = other.join(token=joined.token)
+    assert (answer.status_code, answer.json()["code"]) == (403, "join_token_invalid")
+    assert NodeCredential.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"public_key": "short"}, "/public_key"),
+        ({"facts": []}, "/facts"),
+        ({"hostname": "a b"}, "/hostname"),
+        ({"operator": True}, "/operator"),
+        ({"boot_id": 7}, "/boot_id"),
+    ],
+)
+def test_a_malformed_join_is_refused_by_name(
+    agent: Agent, change: dict[str, Any], pointer: str
+) -> None:
+    answer = agent.join(**change)
+    assert (answer.status_code, answer.json()["code"]) == (400, "message_invalid")
+    assert answer.json()["errors"][0]["pointer"] == pointer
+    assert not NodeCredential.objects.exists()
+
+
+def test_a_joined_host_leases_its_discovery(joined: Agent) -> None:
+    answer = joined.lease()
+    assert answer.status_code == 200
+    (task,) = answer.json()["tasks"]
+    assert task["envelope"]["kind"] == "slice.topology_discover"
+    assert task["envelope"]["node_id"] == str(joined.node.pk)
+
+
+def test_a_host_reports_how_far_it_is_and_fails_with_a_reason(joined: Agent) -> None:
+    task = joined.lease().json()["tasks"][0]["envelope"]
+    path = f"/tasks/{task['task_id']}"
+    beat = {"lease_epoch": task["lease_epoch"], "step": "reading", "percent": 10}
+    assert joined.say("POST", f"{path}/heartbeat", beat).json()["cancel"] is False
+    fail = {
+        "lease_epoch": task["lease_epoch"],
+        "boot_id": BOOT,
+        "code": "backend_error",
+        "detail": "no driver",
+        "retryable": False,
+    }
+    assert joined.say("POST", f"{path}/fail", fail).status_code == 200
+    assert NodeTask.objects.get(pk=task["task_id"]).state == "failed"
+    assert joined.say("POST", f"{path}/fail", fail).status_code == 200
+
+
+def test_a_late_result_is_refused_and_kept(joined: Agent) -> None:
+    task = joined.lease().json()["tasks"][0]["envelope"]
+    late = {
+        "lease_epoch": task["lease_epoch"] - 1,
+        "boot_id": BOOT,
+        "code": "backend_error",
+        "detail": "",
+        "retryable": False,
+    }
+    answer = joined.say("POST", f"/tasks/{task['task_id']}/fail", late)
+    assert (answer.status_code, answer.json()["code"]) == (409, "lease_lost")
+    assert TaskObservation.objects.count() == 1
+    assert NodeTask.objects.get(pk=task["task_id"]).state == "leased"
+
+
+def test_a_replayed_message_changes_nothing_and_tells_the_last_sequence(joined: Agent) -> None:
+    joined.lease(sequence=7)
+    answer = joined.lease(sequence=7)
+    body = answer.json()
+    assert (answer.status_code, body["code"]) == (409, "replayed_message")
+    assert body["last_sequence"] == 7
+
+
+def test_a_message_out_of_its_time_is_told_the_servers(joined: Agent) -> None:
+    answer = joined.lease(timestamp=1)
+    body = answer.json()
+    assert (answer.status_code, body["code"]) == (401, "clock_skew")
+    assert abs(body["server_time"] - clock.now().timestamp()) < 60
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"signature": base64.b64encode(bytes(64)).decode()},
+        {"signature": "not base64"},
+        {"signature": ""},
+        {"credential": "nobody"},
+        {"credential": ""},
+        {"sequence": -1},
+    ],
+)
+def test_a_forged_message_is_refused(joined: Agent, change: dict[str, Any]) -> None:
+    answer = joined.lease(**change)
+    assert (answer.status_code, answer.json()["code"]) == (401, "credential_invalid")
+    assert NodeCredential.objects.get().last_sequence == 0
+
+
+def test_a_signature_holds_for_one_body_and_one_path_only(joined: Agent) -> None:
+    body = b'{"boot_id": "boot-0000-0001", "max": 4, "capabilities": []}'
+    headers = joined.headers("POST", "/agent/v1/tasks:lease", body)
+    other = joined.http.call("POST", "/agent/v1/tasks:lease", body + b" ", **headers)
+    assert other.status_code == 401
+    moved = joined.http.call("POST", "/agent/v1/credential:renew", body, **headers)
+    assert moved.status_code == 401
+    assert joined.http.call("POST", "/agent/v1/tasks:lease", body, **headers).status_code == 200
+
+
+def test_another_hosts_task_is_as_good_as_missing(joined: Agent) -> None:
+    task = joined.lease().json()["tasks"][0]["envelope"]
+    other = Agent("gpu-02")
+    other.join()
+    beat = {"lease_epoch": task["lease_epoch"], "step": "reading", "percent": 10}
+    theirs = other.say("POST", f"/tasks/{task['task_id']}/heartbeat", beat)
+    missing = other.say("POST", f"/tasks/{ids.new_id()}/heartbeat", beat)
+    assert theirs.status_code == missing.status_code == 404
+    assert theirs.json()["detail"] == missing.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"[" * 50_000, "too_deep"),
+        (b'{"boot_id": NaN}', "out_of_range"),
+        (b'{"boot_id": "a\\u0000"}', "bad_characters"),
+        (b'{"max": 1, "max": 2}', "duplicate_key"),
+        (b"\xff", "not_json"),
+        (b"[]", "wrong_type"),
+    ],
+)
+def test_a_signed_body_is_read_as_strictly_as_any(joined: Agent, body: bytes, code: str) -> None:
+    answer = joined.say("POST", "/tasks:lease", body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "message_invalid")
+    assert answer.json()["errors"][0]["code"] == code
+
+
+def test_a_huge_body_is_refused(joined: Agent) -> None:
+    answer = joined.say("POST", "/tasks:lease", b" " * 1_100_000)
+    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+
+
+def test_an_observation_is_kept_once_in_order(joined: Agent) -> None:
+    joined.lease()
+    report = {"boot_id": BOOT, "seq": 1, "at": 0, "vms": [], "devices": {}, "conditions": []}
+    assert joined.say("PUT", "/nodes/self/observed", report).status_code == 200
+    stale = joined.say("PUT", "/nodes/self/observed", report)
+    assert (stale.status_code, stale.json()["code"]) == (409, "observed_stale")
+    assert Node.objects.get(pk=joined.node.pk).observed_seq == 1
+
+
+def test_a_renewed_credential_works_and_a_revoked_one_does_not(joined: Agent) -> None:
+    renewed = joined.say("POST", "/credential:renew", {"public_key": joined.public_key})
+    old, joined.credential = joined.credential, renewed.json()["credential_id"]
+    assert joined.lease().status_code == 200
+    assert joined.lease(credential=old).status_code == 200
+    agents.credential_revoke(node_id=joined.node.pk, reason="stolen", actor=OPERATOR)
+    assert joined.lease().json()["code"] == "credential_invalid"

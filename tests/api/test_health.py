@@ -1,0 +1,84 @@
+"""Is it told truthfully whether the process lives, can serve, and how the platform does?"""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+from django.test import Client
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.api.client import caller_of, operator_caller, order_body
+from tests.builders import a_catalogue, a_host, a_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_process_lives() -> None:
+    assert Client().get("/livez").json() == {"status": "ok"}
+
+
+def test_the_process_is_ready_and_says_why() -> None:
+    answer = Client().get("/readyz?verbose")
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {
+            "status": "ok",
+            "checks": {"database": "ok", "migrations": "ok", "broker": "ok", "outbox": "ok"},
+        },
+    )
+    assert Client().get("/readyz").json() == {"status": "ok"}
+
+
+def test_without_a_broker_it_serves_on_and_says_so() -> None:
+    with mock.patch("gpuaas.api.views.health._broker", side_effect=ConnectionError("secret")):
+        answer = Client().get("/readyz?verbose")
+    assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+    assert answer.json()["checks"]["broker"] == "failed: ConnectionError"
+
+
+def test_without_a_database_it_is_not_ready() -> None:
+    with mock.patch("gpuaas.api.views.health._database", side_effect=ConnectionError("secret")):
+        answer = Client().get("/readyz?verbose")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+    assert "secret" not in answer.content.decode()
+
+
+def numbers() -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    text = Client().get("/metrics").content.decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_metrics_count_what_is_there() -> None:
+    a_catalogue()
+    a_host()
+    acme = caller_of(a_tenant("acme"))
+    acme.post("/projects/default/allocations", order_body(slots=8))
+    acme.post("/projects/default/allocations", order_body())
+    found = numbers()
+    assert found["gpuaas_nodes", (("pool", "default"), ("posture", "fully_allocated"))] == 1
+    assert found["gpuaas_allocations", (("shape", "gpu_slice"), ("state", "placed"))] == 1
+    refused = (("code", "sku_unavailable"), ("outcome", "deny"))
+    assert found["gpuaas_admission_decisions_total", refused] == 1
+    assert ("gpuaas_outbox_pending", ()) in found
+
+
+def test_metrics_are_for_operators_and_the_machine_itself() -> None:
+    a_catalogue()
+    away = {"REMOTE_ADDR": "192.0.2.7"}
+    assert Client(**away).get("/metrics").status_code == 403  # type: ignore[arg-type]  # META
+    forwarded = Client().get("/metrics", headers={"X-Forwarded-For": "192.0.2.7"})
+    assert forwarded.status_code == 403
+    tenant = caller_of(a_tenant("acme"))
+    assert (
+        tenant.http.get("/metrics", HTTP_AUTHORIZATION=f"Bearer {tenant.token}").status_code == 403
+    )
+    operator = operator_caller()
+    answer = operator.http.get(
+        "/metrics", HTTP_AUTHORIZATION=f"Bearer {operator.token}", REMOTE_ADDR="192.0.2.7"
+    )
+    assert answer.status_code == 200

@@ -1,0 +1,126 @@
+"""What do operators see of hosts over the API, and can they run the fleet with it?"""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuaas.kernel import clock
+from placement.models import JoinToken, Node
+from tests.api.client import Caller, caller_of, operator_caller, order_body
+from tests.builders import a_catalogue, a_host, a_report, a_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def operator() -> Caller:
+    a_catalogue()
+    return operator_caller()
+
+
+def test_a_host_is_named_and_invited_once(operator: Caller) -> None:
+    made = operator.post("/nodes", {"name": "gpu-01", "rack": "r1"})
+    assert (made.status_code, made.json()["state"]) == (201, "enrolling")
+    invited = operator.post("/nodes/gpu-01/join-tokens", {"ttl_s": 600})
+    assert invited.status_code == 201
+    token = invited.json()["token"]
+    assert bytes(JoinToken.objects.get().digest) not in token.encode()
+    assert operator.post("/nodes", {"name": "gpu-01"}).status_code == 409
+    assert operator.post("/nodes", {"name": "no spaces"}).status_code == 400
+
+
+def test_a_host_is_shown_with_posture_states_and_slots(operator: Caller) -> None:
+    host = a_host()
+    acme = caller_of(a_tenant("acme"))
+    acme.post("/projects/default/allocations", order_body(slots=2))
+    shown = operator.get("/nodes/host-1").json()
+    assert shown == operator.get(f"/nodes/{host.node.pk}").json() | {"states": shown["states"]}
+    assert (shown["posture"], shown["slots_free"]) == ("partially_allocated", 6)
+    assert set(shown["states"]) == {"desired", "observed", "executing", "projected"}
+    slots = operator.get("/nodes/host-1/slots").json()["items"]
+    assert [slot["display_state"] for slot in slots].count("reserved") == 2
+    assert {slot["claim"]["tenant"]["name"] for slot in slots if slot["claim"]} == {"acme"}
+    assert slots[0]["switch"] is None
+    (task,) = operator.get("/nodes/host-1/tasks").json()["items"]
+    assert (task["kind"], task["state"]) == ("slice.vm_provision", "pending")
+
+
+def test_a_host_that_was_not_discovered_shows_nothing_as_known(operator: Caller) -> None:
+    operator.post("/nodes", {"name": "gpu-01"})
+    topology = operator.get("/nodes/gpu-01/topology").json()
+    assert (topology["known"], topology["gpus"]) == (False, [])
+
+
+def test_a_discovered_hosts_wiring_keeps_what_is_unknown_as_null(operator: Caller) -> None:
+    host = a_host()
+    report = a_report("host-1").to_json()
+    Node.objects.filter(pk=host.node.pk).update(topology=report, topology_at=clock.now())
+    topology = operator.get("/nodes/host-1/topology").json()
+    assert topology["known"] is True
+    assert len(topology["gpus"]) == 8
+    assert topology["gpus"][0]["switch"] is None
+
+
+def test_a_drain_keeps_what_runs_and_ends(operator: Caller) -> None:
+    host = a_host()
+    acme = caller_of(a_tenant("acme"))
+    acme.post("/projects/default/allocations", order_body(slots=2))
+    host.work()
+    drained = operator.post("/nodes/host-1/actions/drain", {"reason": "firmware"})
+    assert drained.json()["posture"] == "draining"
+    assert drained.json()["drains"][0]["reason"] == "firmware"
+    refused = acme.post("/projects/default/allocations", order_body())
+    assert refused.json()["code"] == "sku_unavailable"
+    assert acme.get("/allocations?state=active").json()["items"]
+    ended = operator.post("/nodes/host-1/actions/undrain", {"reason": "done"})
+    assert ended.json()["posture"] == "partially_allocated"
+
+
+@pytest.mark.parametrize(
+    "verb", ["drain", "quarantine", "maintain", "retire", "revoke-credentials"]
+)
+def test_an_action_without_a_reason_changes_nothing(operator: Caller, verb: str) -> None:
+    a_host()
+    before = Node.objects.values().get()
+    answer = operator.post(f"/nodes/host-1/actions/{verb}", {})
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["pointer"] == "/reason"
+    assert Node.objects.values().get() == before
+
+
+def test_a_host_is_set_apart_and_brought_back(operator: Caller) -> None:
+    a_host()
+    apart = operator.post("/nodes/host-1/actions/quarantine", {"reason": "XID 79"})
+    assert (apart.json()["state"], apart.json()["posture"]) == ("quarantined", "unavailable")
+    back = operator.post("/nodes/host-1/actions/restore", {"reason": "replaced"})
+    assert back.json()["state"] == "ready"
+
+
+def test_a_discovery_is_a_task(operator: Caller) -> None:
+    a_host()
+    answer = operator.post("/nodes/host-1/actions/discover")
+    assert (answer.status_code, answer.json()["kind"]) == (202, "slice.topology_discover")
+
+
+def test_hosts_page_by_name_with_a_fixed_number_of_queries(
+    operator: Caller, django_assert_max_num_queries: object
+) -> None:
+    for number in range(5):
+        a_host(f"host-{number}")
+    with django_assert_max_num_queries(12):  # type: ignore[operator]  # pytest-django's fixture
+        body = operator.get("/nodes?limit=3").json()
+    assert [item["name"] for item in body["items"]] == ["host-0", "host-1", "host-2"]
+    rest = operator.get(f"/nodes?limit=3&cursor={body['next']}").json()
+    assert ([item["name"] for item in rest["items"]], rest["next"]) == (["host-3", "host-4"], "")
+
+
+def test_allocations_page_with_a_fixed_number_of_queries(
+    operator: Caller, django_assert_max_num_queries: object
+) -> None:
+    a_host()
+    acme = caller_of(a_tenant("acme"))
+    for _ in range(5):
+        acme.post("/projects/default/allocations", order_body())
+    for path in ("/allocations", "/operations", "/admission-requests"):
+        with django_assert_max_num_queries(14):  # type: ignore[operator]  # pytest-django's
+            assert len(acme.get(path).json()["items"]) == 5
