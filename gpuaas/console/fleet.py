@@ -65,6 +65,9 @@ def strips_of(nodes: Iterable[Node]) -> list[Strip]:
 def _strip(node: Node, posture: str, slots: list[SlotFact], claims: dict[int, ClaimFact]) -> Strip:
     whole = claims.get(WHOLE_NODE)
     shown = [shown_state(slot, claims.get(slot.index, whole)) for slot in slots]
+    if not node.schedulable:
+        # A slot without a claim on a node that takes no work is not free to anybody.
+        shown = ["not_leasable" if state == "free" else state for state in shown]
     counted = Counter(shown)
     return Strip(
         node=node,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 from django.urls import reverse
 
@@ -16,6 +17,11 @@ from tenants.selectors import tenants_of
 from tenants.states import TenantState
 
 _ENVIRONMENT = "demo" if Config.from_env().demo else ""
+
+
+def in_words(decision: dict[str, Any]) -> dict[str, Any]:
+    """A decision without the raw numbers in its sentence: a table beside it shows them."""
+    return {**decision, "why": str(decision["why"]).split("; first choice")[0]}
 
 
 class ConsolePage(OperatorView):

@@ -100,6 +100,7 @@ _WORDS: dict[Role, tuple[str, ...]] = {
         "deleted",
         "absent",
         "revoked",
+        "not_leasable",
         "none",
     ),
 }

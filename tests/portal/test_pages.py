@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from django.core import mail
-from django.db import connection
-from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
-from gpuaas.kernel import ids
-from tenants.models import User
 from tests.portal.conftest import World, client_of
 
 PAGES = (

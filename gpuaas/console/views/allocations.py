@@ -11,7 +11,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 
 from gpuaas.console.actions import allocation_actions, allocation_run
-from gpuaas.console.pages import ConsolePage
+from gpuaas.console.pages import ConsolePage, in_words
 from gpuaas.kernel import errors
 from gpuaas.ui.four import sides_of
 from gpuaas.ui.frame import Crumb
@@ -91,7 +91,7 @@ class AllocationPage(OneAllocation):
             phase=allocation_phase(row),
             four=sides_of(allocation_states(row), ages=row.state != AllocationState.RELEASED),
             timeline=list(reversed(timeline)),
-            decision=allocation_explain(row.pk, operator=True),
+            decision=in_words(allocation_explain(row.pk, operator=True)),
             claims=list(row.claims.order_by("slot_index")),
             proofs=list(proofs.order_by("-attempt", "claim__slot_index")),
             override=override,

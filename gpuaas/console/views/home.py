@@ -31,7 +31,7 @@ class Home(ConsolePage):
             "console/home.html",
             counts=posture_counts(strips),
             total=len(strips),
-            free=sum(s.free for s in strips if s.node.schedulable),
+            free=sum(s.free for s in strips),
             slots=sum(len(s.cells) for s in strips),
             pending=list(tenant_list().filter(state=TenantState.PENDING)[:SHOWN]),
             verifying=list(Node.objects.filter(state=NodeState.VERIFYING).order_by("name")[:SHOWN]),

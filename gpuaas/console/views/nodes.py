@@ -138,7 +138,10 @@ class OneNode(ConsolePage):
         )
         held = {claim.slot_index: claim for claim in claims}
         whole = held.get(-1)
-        rows = [(slot, held.get(slot.index, whole)) for slot in slots]
+        shown = {mark.index: mark.state for mark in picture.marks()}
+        rows = [
+            (slot, held.get(slot.index, whole), shown.get(slot.index, slot.state)) for slot in slots
+        ]
         # The drawing is made of escaped parts only; its test proves it on hostile names.
         svg = mark_safe(draw(picture, name=node.name))
         part = self.request.headers.get("HX-Request") == "true" and not token
@@ -150,7 +153,6 @@ class OneNode(ConsolePage):
             four=sides_of(states, ages=node.state != NodeState.RETIRED),
             picture=picture,
             svg=svg,
-            marks={mark.index: mark for mark in picture.marks()},
             rows=rows,
             claims=claims,
             drains=drains,

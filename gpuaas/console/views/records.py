@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from admission.models import AdmissionRequest, Decision
-from gpuaas.console.pages import ConsolePage
+from gpuaas.console.pages import ConsolePage, in_words
 from gpuaas.kernel import errors
 from gpuaas.ui.frame import Crumb
 from gpuaas.ui.paging import part_of
@@ -96,5 +96,7 @@ class RequestPage(ConsolePage):
         if row is None:
             raise errors.NotFound
         return self.page(
-            "console/request.html", row=row, decision=request_explain(row.pk, operator=True)
+            "console/request.html",
+            row=row,
+            decision=in_words(request_explain(row.pk, operator=True)),
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +16,14 @@ from gpuaas.kernel import clock, errors
 from gpuaas.ui import formats, marks
 
 register = template.Library()
+
+_UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}")
+_UNITS: tuple[tuple[str, Callable[[int], str]], ...] = (
+    ("_milli", formats.milli),
+    ("_micro", formats.money),
+    ("_bytes", formats.size),
+    ("_s", formats.span),
+)
 
 register.filter("size", formats.size)
 register.filter("speed", formats.speed)
@@ -150,16 +159,49 @@ def who(actor: object) -> str:
     return str(actor or "unknown")
 
 
+_NOUNS = {
+    "admissionrequest": "request",
+    "apitoken": "API token",
+    "cleanupproof": "cleanup proof",
+    "nodetask": "host task",
+    "sshkey": "SSH key",
+    "workflowrun": "work",
+}
+
+
+@register.filter
+def happened(kind: str) -> str:
+    """An event's kind (``app.noun.edge``) as words: the noun and what happened to it."""
+    parts = str(kind).split(".")
+    if len(parts) < 3:
+        return words(kind)
+    noun = _NOUNS.get(parts[-2], words(parts[-2]))
+    return f"{noun[:1].upper()}{noun[1:]}: {words(parts[-1])}"
+
+
 @register.filter
 def pairs(facts: object) -> list[tuple[str, str]]:
     """A flat mapping as (name, value) words, leaving out what only machines need."""
     if not isinstance(facts, Mapping):
         return []
     return [
-        (str(name).replace("_", " "), _plain(value))
+        _pair(str(name), value)
         for name, value in facts.items()
-        if value not in (None, "", [], {}) and not str(name).endswith("_id")
+        if value not in (None, "", [], {}) and not _only_for_machines(str(name), value)
     ]
+
+
+def _only_for_machines(name: str, value: object) -> bool:
+    return name.endswith("_id") or (isinstance(value, str) and bool(_UUID.fullmatch(value)))
+
+
+def _pair(name: str, value: object) -> tuple[str, str]:
+    """Units are written out: thousandths as units, bytes in binary units, seconds as a span."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        for suffix, write in _UNITS:
+            if name.endswith(suffix):
+                return name.removesuffix(suffix).replace("_", " "), write(value)
+    return name.replace("_", " "), _plain(value)
 
 
 def _plain(value: object) -> str:
