@@ -16,24 +16,22 @@ import random
 from dataclasses import dataclass, field
 
 from nodeagent.backend import Backend, HostRebooted, LeaseLost
-from nodeagent.client import AGENT_VERSION, ControlPlane, Refused, Unreachable
+from nodeagent.client import ControlPlane, Refused, Unreachable
 from nodeagent.clock import Clock
 from nodeagent.identity import AgentHome, Identity
 from nodeagent.journal import Entry, Journal, Outcome
+from nodeagent.membership import Membership
 from nodeagent.protocol import (
     PROVISION_KINDS,
     RELEASE_KINDS,
     FailRequest,
     FailureCode,
-    JoinRequest,
     LeaseAnswer,
     LeaseRequest,
-    ObservedReport,
     RefusalCode,
-    RenewRequest,
     SignedTask,
 )
-from nodeagent.signing import public_text
+from nodeagent.reporting import Reporter
 from nodeagent.verify import (
     Facts,
     TaskRefused,
@@ -51,7 +49,6 @@ _WRONG_MOMENT = (
     RefusalCode.TASK_NOT_YET_VALID,
     RefusalCode.WRONG_BOOT,
 )
-_TOKEN_OF_NO_USE = (400, 401, 403, 409, 410, 422)
 
 
 @dataclass(frozen=True)
@@ -98,8 +95,9 @@ class Agent:
         self._allocation_turns: dict[str, asyncio.Lock] = {}
         self._wake = asyncio.Event()
         self._failures = 0
-        self._last_report = float("-inf")
-        self._next_report = float("-inf")
+        self._delivering: set[str] = set()
+        self.membership = Membership(home, backend, control)
+        self.reporter = Reporter(home, backend, control, clock, self.pace.report_every_s)
         self.journal = self._read_journal()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -116,11 +114,10 @@ class Agent:
         """One round. Returns the seconds to wait before the next, with jitter."""
         self._wake.clear()
         try:
-            identity = self.home.identity or await self._join()
+            identity = await self.membership.current()
             if identity is None:
                 return self._jittered(self.pace.token_wait_s)
-            identity = await self._renew_if_due(identity)
-            await self._report_if_due()
+            await self.reporter.report_if_due()
             await self._deliver_results()
             answer = await self._lease()
             for task in answer.tasks:
@@ -142,91 +139,21 @@ class Agent:
             jobs = [one.job for one in self._running.values() if one.job is not None]
             await asyncio.gather(*jobs, return_exceptions=True)
 
-    # Joining and credentials
-
-    async def _join(self) -> Identity | None:
-        token = self.home.join_token()
-        if token is None:
-            return None
-        request = JoinRequest(
-            token=token,
-            public_key=public_text(self.home.key),
-            boot_id=self.backend.boot_id(),
-            hostname=self.backend.hostname,
-            agent_version=AGENT_VERSION,
-            facts=self.backend.facts(),
-        )
-        try:
-            answer = await self.control.join(request)
-        except Refused as refusal:
-            if refusal.status in _TOKEN_OF_NO_USE:
-                self.home.set_aside_token()
-            raise
-        identity = self.home.joined(answer)
-        log.info("%s joined as %s", self.backend.hostname, answer.node_name)
-        return identity
-
-    async def _renew_if_due(self, identity: Identity) -> Identity:
-        if self.control.server_now() < identity.renew_at:
-            return identity
-        try:
-            answer = await self.control.renew(RenewRequest(public_text(self.home.key)))
-        except Refused as refusal:
-            if refusal.status == 401 or self.control.server_now() >= identity.expires_at:
-                raise
-            log.warning("credential not renewed: %s", refusal.code)
-            return identity
-        return self.home.renewed(identity, answer)
-
-    def _refused(self, refusal: Refused) -> float:
-        if refusal.status in (401, 403) and self.home.identity and self.home.join_token():
-            # A person has left a new token because the old credential is of no use any more.
-            self.home.forget()
-            return self._jittered(self.pace.token_wait_s)
-        if refusal.retry_after is not None:
-            self._failures += 1
-            return min(refusal.retry_after, 300.0) * self._chance.uniform(1, 1.5)
-        return self._backoff(f"refused: {refusal}")
-
-    # Telling the truth about the host
-
-    async def _report_if_due(self) -> None:
-        if self.clock.now() < self._next_report and self.clock.now() >= self._last_report:
-            return
-        seen = self.backend.observe()
-        boot_id = self.backend.boot_id()
-        report = ObservedReport(
-            boot_id=boot_id,
-            seq=self.home.next_report(boot_id),
-            at=self.control.server_now(),
-            vms=seen.vms,
-            devices=seen.devices,
-            conditions=seen.conditions,
-            intended_use=seen.intended_use,
-        )
-        try:
-            await self.control.observed(report)
-        except Refused as refusal:
-            if refusal.passing or refusal.status in (401, 403):
-                raise
-            if refusal.code == "observed_stale":
-                # After a boot the first lease tells the new boot id; then a report is taken.
-                return
-            # Work must not stop because a report is not understood; the next one is on time.
-            log.warning("report of %s not taken: %s", self.backend.hostname, refusal.code)
-        self._last_report = self.clock.now()
-        self._next_report = self._last_report + self.pace.report_every_s
-
-    def report_soon(self) -> None:
-        """Something changed on the host: report it in a round that begins at once."""
-        self._next_report = float("-inf")
-        self._wake.set()
-
     # Results
 
     async def _deliver_results(self) -> None:
         for entry in self.journal.undelivered():
+            await self._deliver_once(entry)
+
+    async def _deliver_once(self, entry: Entry) -> None:
+        """Deliver, unless the work that made the result is delivering it right now."""
+        if entry.task_id in self._delivering:
+            return
+        self._delivering.add(entry.task_id)
+        try:
             await self.deliver(entry)
+        finally:
+            self._delivering.discard(entry.task_id)
 
     async def deliver(self, entry: Entry) -> None:
         """Send a result. It stays in the journal until the control plane took or declined it.
@@ -335,8 +262,8 @@ class Agent:
         entry = self.journal.entry(task_id)
         if entry is not None and entry.outcome is not None and not entry.acknowledged:
             with contextlib.suppress(Unreachable, Refused):
-                await self.deliver(entry)
-        self.report_soon()
+                await self._deliver_once(entry)
+        self._wake.set()
 
     async def _outcome(self, work: _Running) -> Outcome | None:
         verified, envelope = work.verified, work.verified.envelope
@@ -400,7 +327,7 @@ class Agent:
         log.warning("%s rebooted", self.backend.hostname)
         await self._drop_work()
         self.journal = self._read_journal()
-        self.report_soon()
+        self._wake.set()
 
     async def _drop_work(self) -> None:
         me = asyncio.current_task()
@@ -412,6 +339,14 @@ class Agent:
         await asyncio.gather(*(job for job in jobs if job is not None), return_exceptions=True)
 
     # Waiting
+
+    def _refused(self, refusal: Refused) -> float:
+        if self.membership.start_over(refusal):
+            return self._jittered(self.pace.token_wait_s)
+        if refusal.retry_after is not None:
+            self._failures += 1
+            return min(refusal.retry_after, 300.0) * self._chance.uniform(1, 1.5)
+        return self._backoff(f"refused: {refusal}")
 
     async def _pause(self, seconds: float, stop: asyncio.Event) -> None:
         waits = [

@@ -23,8 +23,10 @@ from nodeagent.files import try_lock
 from nodeagent.simfleet.spec import prepare
 from nodeagent.simhost.agent import make_agent
 from nodeagent.simhost.hardware import HardwareError
+from nodeagent.simhost.network import Gate
 
 log = logging.getLogger("nodeagent.simfleet")
+_MOST_REQUESTS = 32
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -53,9 +55,8 @@ async def _run(server: str, folders: list[Path], step_s: float) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    # A host has at most one request under way, and a fleet's polls are spread by jitter.
-    limits = httpx.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=10)
-    async with httpx.AsyncHTTPTransport(limits=limits, retries=0) as pool:
+    limits = httpx.Limits(max_connections=_MOST_REQUESTS, max_keepalive_connections=16)
+    async with Gate(httpx.AsyncHTTPTransport(limits=limits), _MOST_REQUESTS) as pool:
         clock = SystemClock()
         agents = [make_agent(folder, server, pool, clock, step_s=step_s) for folder in folders]
         log.info("%s simulated hosts speak to %s", len(agents), server)

@@ -14,6 +14,7 @@ from nodeagent.protocol import (
     TaskParams,
 )
 from nodeagent.simhost.__main__ import main as simhost
+from nodeagent.simhost.agent import SimAgent
 from nodeagent.simhost.faults import FaultError, FaultMenu, Faults, set_fault
 from tests.nodeagent.conftest import Bench
 
@@ -221,6 +222,23 @@ def test_a_lost_prerequisite_is_reported_and_stops_slices_only(bench: Bench) -> 
     bench.control.add(TaskKind.BAREMETAL_PROVISION, bench.bare_provision(), task_id="task-2")
     bench.rounds()
     assert [task for task, _ in bench.control.completed] == ["task-2"]
+
+
+def test_a_change_is_reported_in_the_next_round_and_sameness_only_now_and_then(
+    bench: Bench,
+) -> None:
+    async def story(agent: SimAgent) -> list[int]:
+        counts = []
+        for missing in ("", "", "iommu", "iommu", "iommu"):
+            agent.backend.menu.set("missing", missing)
+            await agent.step()
+            counts.append(len(bench.control.observed))
+        bench.clock.time += 16
+        await agent.step()
+        return [*counts, len(bench.control.observed)]
+
+    assert bench.run(story) == [1, 1, 2, 2, 2, 3]
+    assert conditions(bench) == ["prerequisite_missing"]
 
 
 def test_a_cleanup_works_on_a_host_that_lost_a_prerequisite(bench: Bench) -> None:

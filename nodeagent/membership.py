@@ -1,0 +1,77 @@
+"""Does this node belong to a control plane, and does its credential still hold?"""
+
+from __future__ import annotations
+
+import logging
+
+from nodeagent.backend import Backend
+from nodeagent.client import AGENT_VERSION, ControlPlane, Refused
+from nodeagent.identity import AgentHome, Identity
+from nodeagent.protocol import JoinRequest, RenewRequest
+from nodeagent.signing import public_text
+
+log = logging.getLogger("nodeagent")
+_TOKEN_OF_NO_USE = (400, 401, 403, 409, 410, 422)
+
+
+class Membership:
+    """Joins once, renews at half of the credential's life, and joins anew when invited again."""
+
+    def __init__(self, home: AgentHome, backend: Backend, control: ControlPlane) -> None:
+        self._home = home
+        self._backend = backend
+        self._control = control
+
+    async def current(self) -> Identity | None:
+        """Who this node is; None while it has neither joined nor been given a token.
+
+        Raises Unreachable or Refused.
+        """
+        identity = self._home.identity
+        if identity is None:
+            return await self._join()
+        return await self._renew_if_due(identity)
+
+    def start_over(self, refusal: Refused) -> bool:
+        """Whether a refusal means that the token which somebody has left should be used.
+
+        Without one the credential is kept: the refusal may have been a mistake that passes.
+        """
+        refused = refusal.status in (401, 403) and self._home.identity is not None
+        if not refused or self._home.join_token() is None:
+            return False
+        self._home.forget()
+        return True
+
+    async def _join(self) -> Identity | None:
+        token = self._home.join_token()
+        if token is None:
+            return None
+        request = JoinRequest(
+            token=token,
+            public_key=public_text(self._home.key),
+            boot_id=self._backend.boot_id(),
+            hostname=self._backend.hostname,
+            agent_version=AGENT_VERSION,
+            facts=self._backend.facts(),
+        )
+        try:
+            answer = await self._control.join(request)
+        except Refused as refusal:
+            if refusal.status in _TOKEN_OF_NO_USE:
+                self._home.set_aside_token()
+            raise
+        log.info("%s joined as %s", self._backend.hostname, answer.node_name)
+        return self._home.joined(answer)
+
+    async def _renew_if_due(self, identity: Identity) -> Identity:
+        if self._control.server_now() < identity.renew_at:
+            return identity
+        try:
+            answer = await self._control.renew(RenewRequest(public_text(self._home.key)))
+        except Refused as refusal:
+            if refusal.status == 401 or self._control.server_now() >= identity.expires_at:
+                raise
+            log.warning("credential not renewed: %s", refusal.code)
+            return identity
+        return self._home.renewed(identity, answer)
