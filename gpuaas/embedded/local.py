@@ -14,7 +14,7 @@ from gpuaas.embedded import parts, processes, state
 from gpuaas.embedded.files import kept_secret, write_private
 from gpuaas.embedded.keys import control_key_kept
 from gpuaas.embedded.parts import Part, Service
-from gpuaas.embedded.postgres import OWNER, Postgres, Roles, elsewhere
+from gpuaas.embedded.postgres import OWNER, Postgres, Roles, elsewhere, end_leftover
 from gpuaas.embedded.runner import Runner
 from gpuaas.embedded.valkey import Valkey
 
@@ -56,7 +56,7 @@ def up(
     if not lock.take():
         raise found_running(lock)
     try:
-        _end_leftovers(folders, say)
+        _end_leftovers(folders.root, say)
         plan = make_plan(folders)
         facts: dict[str, object] = {"pid": os.getpid(), "url": plan.url}
         lock.say(facts)
@@ -149,20 +149,23 @@ def _given(name: str) -> bool:
     return bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
 
 
-def _end_leftovers(folders: state.Folders, say: Say) -> None:
+def _end_leftovers(root: Path, say: Say = lambda line: None) -> None:
     """Ends what a killed runner left: most of it is already ending by itself."""
-    left = state.leftovers(folders.root)
+    left = state.leftovers(root)
     if not left:
         return
     say(f"an earlier run was cut off; ending {len(left)} of its processes")
     processes.wait_until(lambda: not any(processes.alive(pid) for pid in left), 3.0)
-    for pid in state.leftovers(folders.root):
+    for pid in state.leftovers(root):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
 
 def remove(root: Path) -> list[Path]:
     """Removes the data folder and what lies elsewhere for it; what was removed."""
+    _end_leftovers(root)
+    for home in (*elsewhere(root), root / "postgres"):
+        end_leftover(home / "data")
     removed = []
     for path in (*elsewhere(root), root):
         if path.exists():

@@ -124,7 +124,7 @@ class Postgres:
         """Finds the program, ends a left-over server, and makes the cluster if there is none."""
         home = self.home()
         program = self.program()
-        self._end_leftover(home / "data")
+        end_leftover(home / "data")
         made = home / "data" / "PG_VERSION"
         if made.exists():
             self._refuse_other_major(made.read_text(encoding="utf-8").strip())
@@ -323,20 +323,6 @@ class Postgres:
         if self.run_as is not None:
             os.chown(path, self.run_as.uid, self.run_as.gid)
 
-    def _end_leftover(self, data: Path) -> None:
-        """Ends a server of an earlier run; removes a pid file that points at somebody else.
-
-        PostgreSQL takes any living process of its account for a running server, and process
-        numbers repeat quickly in containers.
-        """
-        lines = _pid_file(data)
-        if not lines:
-            return
-        pid = int(lines[0]) if lines[0].isdigit() else 0
-        if processes.alive(pid) and str(data) in processes.command_line(pid):
-            processes.end_group(pid, first=signal.SIGINT, grace_s=20.0)
-        (data / "postmaster.pid").unlink(missing_ok=True)
-
 
 def make_roles(connection: "psycopg.Connection[tuple[object, ...]]", roles: Roles) -> None:
     """Makes or corrects the three roles and the database. Repeating it changes nothing."""
@@ -375,6 +361,21 @@ def make_roles(connection: "psycopg.Connection[tuple[object, ...]]", roles: Role
             sql.Identifier(DATABASE), sql.Identifier(PLATFORM)
         )
     )
+
+
+def end_leftover(data: Path) -> None:
+    """Ends a server of an earlier run; removes a pid file that points at somebody else.
+
+    PostgreSQL takes any living process of its account for a running server, and process
+    numbers repeat quickly in containers.
+    """
+    lines = _pid_file(data)
+    if not lines:
+        return
+    pid = int(lines[0]) if lines[0].isdigit() else 0
+    if processes.alive(pid) and str(data) in processes.command_line(pid):
+        processes.end_group(pid, first=signal.SIGINT, grace_s=20.0)
+    (data / "postmaster.pid").unlink(missing_ok=True)
 
 
 def elsewhere(data_dir: Path) -> list[Path]:

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import pytest
 from django.apps import apps
 from django.db import models
+from django.db.migrations.autodetector import MigrationAutodetector
 from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.state import ProjectState
 
 from gpuaas.kernel import errors, lifecycle
 from tests.architecture.tree import OWN, ROOT, STACK, files, text
@@ -181,6 +183,17 @@ def test_every_code_says_what_would_help() -> None:
     codes = errors.catalogue()
     assert codes
     assert [code for code, entry in codes.items() if not (entry.title and entry.unblock)] == []
+
+
+def test_no_migration_is_missing() -> None:
+    """What makemigrations would write; asked without a database."""
+    loader = MigrationLoader(None)
+    detector = MigrationAutodetector(loader.project_state(), ProjectState.from_apps(apps))
+    changes = {
+        label: [operation.describe() for migration in found for operation in migration.operations]
+        for label, found in detector.changes(graph=loader.graph).items()
+    }
+    assert changes == {}
 
 
 def test_migrations_have_names() -> None:

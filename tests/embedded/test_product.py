@@ -105,9 +105,7 @@ def product() -> Iterator[Product]:
     with made.database() as connection:
         connection.execute("CREATE TABLE kept AS SELECT generate_series(1, 1000) AS n")
     yield made
-    made.stop(signal.SIGKILL)
-    for pid in state.leftovers(made.folders.root):
-        os.kill(pid, signal.SIGKILL)
+    made.stop()
     local.remove(made.folders.root)
     shutil.rmtree(above)
 
