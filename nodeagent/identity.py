@@ -40,10 +40,11 @@ class Identity:
 
 
 class AgentHome:
-    """The agent's folder on its host."""
+    """The agent's folder on its host. token_drops: other places where a token may be left."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, token_drops: tuple[Path, ...] = ()) -> None:
         self.folder = folder
+        self._token_paths = (folder / "join-token", *token_drops)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.key: Ed25519PrivateKey = load_or_create_key(folder / "agent.key")
         self.identity = self._read_identity()
@@ -62,23 +63,20 @@ class AgentHome:
 
     def join_token(self) -> str | None:
         """The one-time token, when somebody has put one there."""
-        try:
-            text = (self.folder / "join-token").read_text("ascii", "replace")[:_MAX_TOKEN_BYTES]
-        except FileNotFoundError:
-            return None
-        return text.strip() or None
-
-    def put_join_token(self, token: str) -> None:
-        """Leave a token for the next join."""
-        path = self.folder / "join-token"
-        path.touch(mode=0o600)
-        path.write_text(token, "ascii")
+        for path in self._token_paths:
+            try:
+                text = path.read_text("ascii", "replace")[:_MAX_TOKEN_BYTES].strip()
+            except FileNotFoundError:
+                continue
+            if text:
+                return text
+        return None
 
     def set_aside_token(self) -> None:
         """A token that was refused is kept out of the way, so that it is not tried for ever."""
-        path = self.folder / "join-token"
-        if path.exists():
-            path.replace(self.folder / "join-token.refused")
+        for path in self._token_paths:
+            if path.exists():
+                path.replace(path.with_name("join-token.refused"))
 
     def joined(self, answer: JoinAnswer) -> Identity:
         """Keep what a join gave, and only then drop the token: a lost reply must be repeatable."""
@@ -92,7 +90,8 @@ class AgentHome:
             poll_ms=answer.poll_ms,
         )
         self._keep(identity)
-        (self.folder / "join-token").unlink(missing_ok=True)
+        for path in self._token_paths:
+            path.unlink(missing_ok=True)
         sync_folder(self.folder)
         return identity
 

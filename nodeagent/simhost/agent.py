@@ -19,23 +19,6 @@ AGENT_FOLDER = "agent"
 TOKEN_FILE = "join-token"
 
 
-class SimHome(AgentHome):
-    """The agent's folder inside a host's; tokens may also be left beside the host's files."""
-
-    def __init__(self, host_folder: Path) -> None:
-        super().__init__(host_folder / AGENT_FOLDER)
-        self._dropped = host_folder / TOKEN_FILE
-
-    def join_token(self) -> str | None:
-        """The one-time token; one that was dropped into the host's folder is taken over."""
-        if self._dropped.exists():
-            token = self._dropped.read_text("ascii", "replace").strip()
-            if token:
-                self.put_join_token(token)
-                self._dropped.unlink()
-        return super().join_token()
-
-
 class SimAgent(Agent):
     """The real agent; only results are sent twice where the fault menu says so."""
 
@@ -60,7 +43,7 @@ def make_agent(
 ) -> SimAgent:
     """An agent for the simulated host in that folder, speaking real HTTP through the pool."""
     backend = SimBackend(folder, clock, step_s=step_s)
-    home = SimHome(folder)
+    home = AgentHome(folder / AGENT_FOLDER, token_drops=(folder / TOKEN_FILE,))
     http = httpx.AsyncClient(
         transport=FaultyTransport(pool, backend.menu), timeout=30.0, trust_env=False
     )

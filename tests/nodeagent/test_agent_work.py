@@ -21,7 +21,7 @@ def test_a_host_joins_with_a_key_that_only_its_owner_can_read(bench: Bench) -> N
     key = bench.folder / "agent" / "agent.key"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert len(bench.control.joins) == 1
-    assert not (bench.folder / "agent" / "join-token").exists()
+    assert list(bench.folder.rglob("join-token*")) == []
     assert bench.control.observed[0].boot_id == bench.backend.boot_id()
 
 
@@ -50,6 +50,19 @@ def test_a_refused_token_is_set_aside_and_a_new_one_is_taken(bench: Bench) -> No
     (bench.folder / "join-token").write_text(bench.control.token)
     bench.rounds(1)
     assert bench.control.observed
+
+
+def test_a_revoked_host_joins_again_when_it_is_given_a_new_token(bench: Bench) -> None:
+    bench.rounds(1)
+    bench.control.credential = "credential-of-somebody-else"
+    bench.rounds(3)
+    assert len(bench.control.joins) == 1
+    bench.control.token = "second-token"
+    (bench.folder / "join-token").write_text("second-token")
+    seen = len(bench.control.observed)
+    bench.rounds(3)
+    assert [request.token for request in bench.control.joins][1:] == ["second-token"]
+    assert len(bench.control.observed) > seen
 
 
 def test_a_credential_is_renewed_when_half_of_its_life_is_over(bench: Bench) -> None:
