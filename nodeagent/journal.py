@@ -130,7 +130,10 @@ class Journal:
             outcome = Outcome(fact["verb"], fact["body"])
             self._entries[task_id] = replace(self._entries[task_id], outcome=outcome)
         elif task_id in self._entries and fact["fact"] == "acknowledged":
-            self._entries[task_id] = replace(self._entries[task_id], acknowledged=True)
+            known = self._entries[task_id]
+            # The result will not be sent again; a discovery's is large.
+            told = None if known.outcome is None else Outcome(known.outcome.verb, {})
+            self._entries[task_id] = replace(known, outcome=told, acknowledged=True)
 
     def _read(self) -> None:
         try:
@@ -164,7 +167,7 @@ class Journal:
 
 
 def _facts(entry: Entry) -> list[dict[str, Any]]:
-    """The lines that rebuild an entry. A closed task's result is no longer needed."""
+    """The lines that rebuild an entry."""
     facts: list[dict[str, Any]] = [
         {
             "fact": "accepted",
@@ -176,15 +179,8 @@ def _facts(entry: Entry) -> list[dict[str, Any]]:
         }
     ]
     if entry.outcome is not None:
-        body = {} if entry.acknowledged else entry.outcome.body
-        facts.append(
-            {
-                "fact": "finished",
-                "task": entry.task_id,
-                "verb": entry.outcome.verb,
-                "body": body,
-            }
-        )
+        outcome = {"verb": entry.outcome.verb, "body": entry.outcome.body}
+        facts.append({"fact": "finished", "task": entry.task_id, **outcome})
     if entry.acknowledged:
         facts.append({"fact": "acknowledged", "task": entry.task_id})
     return facts

@@ -69,7 +69,7 @@ class Control:
     joins: list[JoinRequest] = field(default_factory=list)
     renewals: int = 0
     cancel: bool = False
-    answers: dict[str, list[tuple[int, dict[str, Any]]]] = field(default_factory=dict)
+    answers: dict[str, list[tuple[int, dict[str, Any] | bytes]]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     url: str = ""
@@ -116,6 +116,10 @@ class Control:
         """Answer the next request whose path ends so with a problem."""
         problem.setdefault("code", "busy")
         self.answers.setdefault(path_end, []).append((status, problem))
+
+    def answer_next(self, path_end: str, status: int, content: bytes) -> None:
+        """Answer the next request whose path ends so with these bytes."""
+        self.answers.setdefault(path_end, []).append((status, content))
 
     def handle(self, method: str, path: str, headers: Any, body: bytes) -> tuple[int, Any]:
         """One request; status and answer."""
@@ -221,8 +225,10 @@ def serve(control: Control) -> Iterator[str]:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             with turn:
                 status, answer = control.handle(self.command, self.path, self.headers, body)
-            content = json.dumps(answer).encode()
+            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)
+            if isinstance(answer, dict) and "retry_after" in answer:
+                self.send_header("Retry-After", str(answer["retry_after"]))
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
