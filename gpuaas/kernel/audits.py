@@ -6,9 +6,11 @@ its own in ``audits.py``; the command ``audits`` asks them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from django.db import connection
 
 from gpuaas.kernel.models.events import Delivery
 from gpuaas.kernel.scope import platform_scope
@@ -23,6 +25,9 @@ class Finding:
     detail: str
     facts: dict[str, Any] = field(default_factory=dict)
 
+
+MOST = 1000
+"""Findings of one kind that are listed; a database that has more has been told enough."""
 
 Audit = Callable[[], list[Finding]]
 
@@ -42,6 +47,20 @@ def registered() -> dict[str, Audit]:
     return dict(sorted(_audits.items()))
 
 
+def ask(
+    code: str, sql: str, *, subject: str, detail: str, params: Mapping[str, Any] | None = None
+) -> list[Finding]:
+    """One statement, whose rows are the findings: so it sees one moment of the database.
+
+    ``subject`` and ``detail`` are format strings over the statement's columns.
+    """
+    with platform_scope(), connection.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM ({sql}) AS found LIMIT {MOST}", params)
+        names = [column.name for column in cursor.description or ()]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    return [Finding(code, subject.format_map(row), detail.format_map(row), row) for row in rows]
+
+
 def deliveries_set_aside() -> list[Finding]:
     """News that reached its subscriber on no attempt: an operator has to look."""
     with platform_scope():
@@ -53,7 +72,7 @@ def deliveries_set_aside() -> list[Finding]:
                 f"{row.subscriber} could not take {row.event.kind}: {row.last_error}",
                 {"event": str(row.event.uid), "attempts": row.attempts},
             )
-            for row in rows[:1000]
+            for row in rows[:MOST]
         ]
 
 

@@ -12,6 +12,7 @@ from gpuaas.kernel import ids, nudges
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models.base import tenant_of
 from gpuaas.kernel.models.events import Delivery, Event
+from gpuaas.kernel.plain import plain
 
 Handler = Callable[[Event], None]
 DELIVER_TASK = "gpuaas.kernel.deliver"
@@ -61,10 +62,10 @@ def record(
         subject_kind=subject._meta.label_lower if subject is not None else "",
         subject_id=subject.pk if subject is not None and isinstance(subject.pk, UUID) else None,
         actor=actor.as_json(),
-        before=before,
-        after=after,
+        before=None if before is None else plain(before),
+        after=None if after is None else plain(after),
         reason=reason,
-        facts=dict(facts or {}),
+        facts=plain(facts or {}),
         correlation=actor.request_id,
     )
     heard_by = subscribers_of(kind)

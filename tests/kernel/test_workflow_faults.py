@@ -113,7 +113,7 @@ def test_a_failing_last_word_does_not_keep_the_run_from_ending(
 
 @pytest.mark.django_db(transaction=True)
 def test_many_drivers_at_once_call_each_step_once(define: Callable[..., str]) -> None:
-    ready = threading.Barrier(6)
+    ready = threading.Barrier(4)
     kind = define(*(Step(name, lambda run: note(run, run.step)) for name in NAMES))
     runs = [begin(kind).pk for _ in range(5)]
 
@@ -125,8 +125,8 @@ def test_many_drivers_at_once_call_each_step_once(define: Callable[..., str]) ->
         finally:
             connections.close_all()
 
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(work, range(6)))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     while workflow.sweep():
         pass
     assert set(WorkflowRun.objects.values_list("state", flat=True)) == {"succeeded"}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +13,7 @@ from django.db.models import Q
 
 from gpuaas.kernel import actor, clock, errors, events, notify
 from gpuaas.kernel.models.work import ENDED, RunState, WorkflowRun
+from gpuaas.kernel.plain import plain
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.kernel.workflow.definitions import (
     RUN_CANCELLED,
@@ -186,7 +185,7 @@ def _forward(run: WorkflowRun, definition: Definition, now: datetime) -> bool:
             entry.update(state="done", ended_at=now.isoformat(), attempt=run.attempt)
             entry.update(detail="", error=None, percent=None)
             if output:
-                run.result = {**(run.result or {}), **_plain(output)}
+                run.result = {**(run.result or {}), **plain(output)}
             run.due_at = now
             return True
         case Wait(due_in_s, detail, percent):
@@ -242,17 +241,11 @@ def _delay_s(retry: Backoff, attempt: int, outcome: Retry) -> float:
 def _fail(run: WorkflowRun, entry: dict[str, Any], why: Fail, now: datetime) -> bool:
     error = {"code": why.code, "detail": why.detail}
     entry.update(state="failed", ended_at=now.isoformat(), error=error)
-    run.error = {**error, "facts": _plain(why.facts), "step": entry["name"]}
+    run.error = {**error, "facts": plain(why.facts), "step": entry["name"]}
     run.state = RunState.COMPENSATING
     run.attempt = 0
     run.due_at = now
     return True
-
-
-def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts as JSON takes them: an id or a time becomes its text."""
-    plain: dict[str, Any] = json.loads(json.dumps(dict(facts), default=str))
-    return plain
 
 
 def _backward(run: WorkflowRun, definition: Definition, now: datetime) -> bool:
