@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
-
-from django.db import connection
 
 from admission.domain.decide import Quota
 
-_AUTHORITY = """
-SELECT t.state, t.slug, tier.id, tier.name, tier.priority_band, tier.isolation,
-       EXISTS (SELECT FROM tenants_project p WHERE p.id = %(project)s AND p.tenant_id = t.id),
-       s.id, s.name, s.state, s.shape, s.family, s.pool, s.units_milli, s.slots_min, s.slots_max,
-       s.exclusive_nic, s.isolation, rc.id, rc.name,
-       e.version, c.limit_milli, c.used_milli, c.grandfathered_milli, c.admitting,
-       (SELECT hour_micro FROM tenants_skuprice pr
-         WHERE pr.sku_id = s.id AND pr.effective_from <= clock_timestamp()
-         ORDER BY pr.effective_from DESC LIMIT 1),
-       (SELECT currency FROM tenants_skuprice pr
-         WHERE pr.sku_id = s.id AND pr.effective_from <= clock_timestamp()
-         ORDER BY pr.effective_from DESC LIMIT 1),
+AUTHORITY: Final = """
+SELECT ask.i, t.id AS tenant_id, t.state AS tenant_state, t.slug, tier.id AS tier_id,
+       tier.name AS tier, tier.priority_band, tier.isolation AS tier_isolation,
+       EXISTS (SELECT FROM tenants_project p WHERE p.id = ask.project AND p.tenant_id = t.id)
+           AS project_known,
+       s.id AS sku_id, s.name AS sku, s.state AS sku_state, s.shape, s.family, s.pool,
+       s.units_milli, s.slots_min, s.slots_max, s.exclusive_nic, s.isolation AS sku_isolation,
+       rc.id AS class_id, rc.name AS resource_class,
+       coalesce(price.hour_micro, 0) AS hour_micro, coalesce(price.currency, 'USD') AS currency,
        EXISTS (SELECT FROM admission_admissionrequest q
-                WHERE q.state = 'queued' AND q.pool = s.pool)
-  FROM tenants_tenant t
+                WHERE q.state = 'queued' AND q.pool = s.pool) AS queue_waits,
+       e.version, c.limit_milli, c.used_milli, c.grandfathered_milli, c.admitting
+  FROM ask
+  JOIN tenants_tenant t ON t.id = ask.tenant
   JOIN tenants_slatier tier ON tier.id = t.tier_id
-  JOIN tenants_sku s ON s.name = %(sku)s
+  JOIN tenants_sku s ON s.name = ask.sku
   JOIN tenants_resourceclass rc ON rc.id = s.resource_class_id
   LEFT JOIN tenants_envelope e ON e.tenant_id = t.id AND e.resource_class_id = rc.id
   LEFT JOIN tenants_quotacounter c ON c.tenant_id = t.id AND c.resource_class_id = rc.id
- WHERE t.id = %(tenant)s
+  LEFT JOIN LATERAL (
+       SELECT pr.hour_micro, pr.currency FROM tenants_skuprice pr
+        WHERE pr.sku_id = s.id AND pr.effective_from <= statement_timestamp()
+        ORDER BY pr.effective_from DESC LIMIT 1) price ON true
 """
+"""The facts of each row of ``ask(i, tenant, project, sku)``, for a statement to stand on.
+
+Rows whose tenant or SKU does not exist are absent. Whoever places asks for its own facts in
+the same statement: one snapshot, one round trip.
+"""
+WIDTH: Final = 30
+"""How many columns AUTHORITY gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +67,16 @@ class Authority:
     sku_isolation: str
     class_id: UUID
     resource_class: str
-    quota: Quota | None
     hour_micro: int
     currency: str
     queue_waits: bool
+    quota: Quota | None
 
 
-def authority(*, tenant_id: UUID, project_id: UUID, sku: str) -> Authority | None:
-    """The facts for one tenant and SKU, or None when either does not exist."""
-    with connection.cursor() as cursor:
-        cursor.execute(_AUTHORITY, {"tenant": tenant_id, "project": project_id, "sku": sku})
-        row = cursor.fetchone()
-    if row is None:
-        return None
+def authority_from(row: Sequence[Any]) -> Authority:
+    """The facts of one row of AUTHORITY."""
+    version, limit, used, grandfathered, admitting = row[25:WIDTH]
     quota = None
-    if row[20] is not None and row[21] is not None:
-        quota = Quota(
-            limit_milli=row[21],
-            used_milli=row[22],
-            grandfathered_milli=row[23],
-            admitting=row[24],
-            version=row[20],
-        )
-    values: tuple[Any, ...] = (*row[:20], quota, row[25] or 0, row[26] or "USD", row[27])
-    return Authority(tenant_id, *values)
+    if version is not None and limit is not None:
+        quota = Quota(limit, used, grandfathered, admitting, version)
+    return Authority(*row[1:25], quota=quota)

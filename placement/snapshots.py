@@ -1,39 +1,102 @@
-"""What free capacity is there, frozen, for the engine to decide on?"""
+"""What does a request meet?  Authority, images, keys and free capacity, frozen, in one read."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import Any, Final
 from uuid import UUID
 
-from django.db import connection
-
+from admission.snapshots import AUTHORITY, WIDTH, Authority, authority_from
+from gpuaas.kernel import prepared
 from placement.domain.fit import Place, Want
+from placement.domain.order import AllocationOrder
 
-_SLICES = """
+MOST_SLOTS = 32_767
+DEFAULT_IMAGES = {"gpu_slice": "ubuntu-24.04-cuda", "baremetal": "ubuntu-24.04-baremetal"}
+
+_ASK_ONE: Final = """
+WITH ask AS (
+    SELECT 1 AS i, %(tenant)s::uuid AS tenant, %(project)s::uuid AS project, %(sku)s::text AS sku,
+           %(slots)s::int AS slots, %(image)s::text AS image, %(keys)s::uuid[] AS keys)
+"""
+_ASK_MANY: Final = """
+WITH ask AS (
+    SELECT i, tenant, project, sku, slots, image, keys::uuid[]
+      FROM unnest(%(tenant)s::uuid[], %(project)s::uuid[], %(sku)s::text[], %(slots)s::int[],
+                  %(image)s::text[], %(keys)s::text[])
+           WITH ORDINALITY AS x(tenant, project, sku, slots, image, keys, i))
+"""
+_MET: Final = (
+    ", who AS MATERIALIZED ("
+    + AUTHORITY
+    + """)
+SELECT who.*,
+       EXISTS (SELECT FROM placement_image m
+                WHERE m.name = CASE WHEN ask.image <> '' THEN ask.image
+                                    WHEN who.shape = 'baremetal' THEN %(metal)s::text
+                                    ELSE %(slice)s::text END
+                  AND m.retired_at IS NULL AND m.shapes ? who.shape),
+       CASE WHEN ask.keys <> '{}' THEN (
+            SELECT array_agg(ARRAY[k.id::text, k.public_key]) FROM tenants_sshkey k
+             WHERE k.tenant_id = who.tenant_id AND k.id = ANY (ask.keys)) END,
+       pool.id, family.id, family.slots
+"""
+)
+_FREE_FOR: Final = """
+       n.schedulable AND n.free_count >= size.slots
+   AND (NOT size.whole OR n.free_count = n.slot_count)
+   AND n.intended IN ('any', CASE WHEN size.whole THEN 'baremetal' ELSE 'slices' END)
+   AND (NOT size.nic
+        OR bit_count((n.free_mask & n.exclusive_mask)::bit(64)) >= size.slots)
+ ORDER BY n.free_count, n.num
+"""
+_PLACES: Final = (
+    """
+     , (SELECT string_agg(concat_ws(' ', n.num, n.generation, n.free_mask, n.slot_count,
+                                    n.exclusive_mask, n.layout), E'\\n')
+          FROM (SELECT n.num, n.generation, n.free_mask, n.slot_count, n.exclusive_mask, n.layout
+                  FROM placement_node n,
+                       (SELECT who.shape = 'baremetal' AS whole,
+                               who.exclusive_nic AND who.shape <> 'baremetal' AS nic,
+                               CASE WHEN who.shape = 'baremetal' THEN family.slots
+                                    ELSE coalesce(ask.slots, who.slots_min) END AS slots
+                       ) AS size
+                 WHERE n.pool_id = pool.id AND n.family_id = family.id AND
+"""
+    + _FREE_FOR
+    + "LIMIT 24) AS n)"
+)
+_FROM: Final = """
+  FROM who JOIN ask USING (i)
+  LEFT JOIN placement_pool pool ON pool.name = who.pool
+  LEFT JOIN placement_nodefamily family ON family.name = who.family
+ ORDER BY who.i
+"""
+_LOOK_ONE: Final = _ASK_ONE + _MET + _PLACES + _FROM
+_LOOK_MANY: Final = _ASK_MANY + _MET + _FROM
+
+_SIZE: Final = (
+    """
 SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mask
-  FROM placement_node n
- WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
-   AND n.free_count >= %(slots)s AND n.intended <> 'baremetal' {nic}
- ORDER BY n.free_count, n.num LIMIT %(limit)s
+  FROM placement_node n,
+       (SELECT %(slots)s::int AS slots, %(whole)s::bool AS whole, %(nic)s::bool AS nic) AS size
+ WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND
 """
-_NIC = "AND bit_count((n.free_mask & n.exclusive_mask)::bit(64)) >= %(slots)s"
-_WHOLE = """
-SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mask
-  FROM placement_node n
- WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
-   AND n.free_count >= %(slots)s AND n.free_count = n.slot_count AND n.intended <> 'slices'
- ORDER BY n.free_count, n.num LIMIT %(limit)s
-"""
-_LARGEST = """
-SELECT n.free_count FROM placement_node n
- WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
- ORDER BY n.free_count DESC LIMIT 1
-"""
-_EVER = """
-SELECT EXISTS (SELECT FROM placement_node n
- WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.state = 'ready'
-   AND n.slot_count >= %(slots)s AND n.intended <> %(unfit)s)
+    + _FREE_FOR
+    + " LIMIT %(limit)s::int"
+)
+_LOCKED: Final = _SIZE + " FOR NO KEY UPDATE OF n"
+_ROOM: Final = """
+SELECT coalesce((SELECT n.free_count FROM placement_node n
+                  WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
+                  ORDER BY n.free_count DESC LIMIT 1), 0),
+       EXISTS (SELECT FROM placement_node n
+                WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
+                  AND n.slot_count >= %(slots)s::int AND n.intended IN ('any', %(fit)s::text))
+    OR EXISTS (SELECT FROM placement_node n
+                WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.state = 'ready'
+                  AND n.slot_count >= %(slots)s::int AND n.intended IN ('any', %(fit)s::text))
 """
 
 
@@ -46,52 +109,118 @@ class Target:
     family_slots: int
 
 
-def target(*, pool: str, family: str) -> Target | None:
-    """The pool and family of a SKU by name, or None when the inventory has no such thing."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT p.id, f.id, f.slots FROM placement_pool p, placement_nodefamily f "
-            "WHERE p.name = %s AND f.name = %s",
-            [pool, family],
-        )
-        row = cursor.fetchone()
-    return Target(*row) if row else None
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Who asks for what."""
+
+    tenant_id: UUID
+    project_id: UUID
+    order: AllocationOrder
 
 
-def _params(where: Target, want: Want, limit: int) -> dict[str, UUID | int | str]:
-    return {
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What an order meets: authority first, then what it names, then what is free."""
+
+    authority: Authority
+    image_known: bool
+    keys: dict[UUID, str]
+    where: Target | None
+    places: tuple[Place, ...]
+    """The best-fitting nodes by free count; only ``look`` reads them."""
+
+
+def image_of(order: AllocationOrder, shape: str) -> str:
+    """The image that is started: the one named, or the shape's own."""
+    return order.image or DEFAULT_IMAGES[shape]
+
+
+def _slots(order: AllocationOrder) -> int | None:
+    """The size as the database takes it; one that nobody sells is refused by its own gate."""
+    return None if order.slots is None else max(0, min(order.slots, MOST_SLOTS))
+
+
+def _defaults() -> dict[str, str]:
+    return {"slice": DEFAULT_IMAGES["gpu_slice"], "metal": DEFAULT_IMAGES["baremetal"]}
+
+
+def _place(line: str) -> Place:
+    num, generation, free, count, exclusive, layout = (*line.split(" ", 5), "")[:6]
+    return Place(int(num), int(generation), int(free), int(count), layout, int(exclusive))
+
+
+def _looked(row: Sequence[Any], places: str | None = None) -> Look:
+    known, keys, pool, family, slots = row[WIDTH : WIDTH + 5]
+    return Look(
+        authority=authority_from(row),
+        image_known=known,
+        keys={UUID(key): text for key, text in keys} if keys else {},
+        where=Target(pool, family, slots) if pool and family else None,
+        places=tuple(map(_place, places.split("\n"))) if places else (),
+    )
+
+
+def look(ask: Ask) -> Look | None:
+    """Everything one order meets, or None when its tenant or SKU does not exist.
+
+    The nodes come from an index probe, whatever the fleet's size.
+    """
+    found = prepared.rows(
+        _LOOK_ONE,
+        {
+            "tenant": ask.tenant_id,
+            "project": ask.project_id,
+            "sku": ask.order.sku,
+            "slots": _slots(ask.order),
+            "image": ask.order.image,
+            "keys": list(ask.order.ssh_key_ids),
+            **_defaults(),
+        },
+    )
+    return _looked(found[0], found[0][-1]) if found else None
+
+
+def look_many(asks: Sequence[Ask]) -> list[Look | None]:
+    """What each order of a batch meets, without the free capacity: it changes by each."""
+    found = prepared.rows(
+        _LOOK_MANY,
+        {
+            "tenant": [ask.tenant_id for ask in asks],
+            "project": [ask.project_id for ask in asks],
+            "sku": [ask.order.sku for ask in asks],
+            "slots": [_slots(ask.order) for ask in asks],
+            "image": [ask.order.image for ask in asks],
+            "keys": ["{" + ",".join(map(str, ask.order.ssh_key_ids)) + "}" for ask in asks],
+            **_defaults(),
+        },
+    )
+    looks = {row[0]: _looked(row) for row in found}
+    return [looks.get(i) for i in range(1, len(asks) + 1)]
+
+
+def candidates(where: Target, want: Want, *, limit: int, lock: bool = False) -> list[Place]:
+    """The best-fitting nodes by free count: an index probe, whatever the fleet's size.
+
+    ``lock`` waits for each node's lock and keeps it until the transaction ends.
+    """
+    params = {
+        "pool": where.pool_id,
+        "family": where.family_id,
+        "slots": where.family_slots if want.whole else want.slots,
+        "whole": want.whole,
+        "nic": want.exclusive_nic,
+        "limit": limit,
+    }
+    return [Place(*row) for row in prepared.rows(_LOCKED if lock else _SIZE, params)]
+
+
+def room(where: Target, want: Want) -> tuple[int, bool]:
+    """The most free slots on any node that takes work, and whether any could ever hold this."""
+    params = {
         "pool": where.pool_id,
         "family": where.family_id,
         "slots": max(want.slots, 1),
-        "limit": limit,
+        "fit": "baremetal" if want.whole else "slices",
     }
-
-
-@lru_cache(maxsize=2)
-def _slices_sql(exclusive: bool) -> str:
-    return _SLICES.format(nic=_NIC if exclusive else "")
-
-
-def candidates(where: Target, want: Want, *, limit: int) -> list[Place]:
-    """The best-fitting nodes by free count: an index probe, whatever the fleet's size."""
-    sql = _WHOLE if want.whole else _slices_sql(want.exclusive_nic)
-    with connection.cursor() as cursor:
-        cursor.execute(sql, _params(where, want, limit))
-        return [Place(*row) for row in cursor.fetchall()]
-
-
-def largest_free(where: Target) -> int:
-    """The most free slots on any schedulable node of the target."""
-    with connection.cursor() as cursor:
-        cursor.execute(_LARGEST, _params(where, Want(1), 1))
-        row = cursor.fetchone()
-    return int(row[0]) if row else 0
-
-
-def could_ever_fit(where: Target, want: Want) -> bool:
-    """Whether an approved node exists that could hold this when empty."""
-    unfit = "slices" if want.whole else "baremetal"
-    with connection.cursor() as cursor:
-        cursor.execute(_EVER, _params(where, want, 1) | {"unfit": unfit})
-        row = cursor.fetchone()
-    return bool(row and row[0])
+    free, ever = prepared.rows(_ROOM, params)[0]
+    return int(free), bool(ever)

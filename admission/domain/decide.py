@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 ISOLATION_RANK = {"shared": 0, "mig": 1, "gpu": 2, "vm": 3, "node": 4, "cluster": 5}
 
 
@@ -53,8 +54,10 @@ class Facts:
 
     def digest(self) -> str:
         """SHA-256 over the canonical facts, so that a decision can be replayed."""
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        seen = {name: getattr(self, name) for name in self.__slots__}
+        if self.quota is not None:
+            seen["quota"] = {name: getattr(self.quota, name) for name in self.quota.__slots__}
+        return hashlib.sha256(_canonical(seen).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,13 @@ class Gate:
 
     def as_json(self) -> dict[str, Any]:
         """As it is stored in the decision."""
-        return asdict(self)
+        return {
+            "gate": self.gate,
+            "passed": self.passed,
+            "code": self.code,
+            "detail": self.detail,
+            "facts": self.facts,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,14 @@ class Migration(migrations.Migration):
     dependencies = [
         ("placement", "0001_initial"),
         ("tenants", "0002_charge_function"),
-        ("kernel", "0001_initial"),
+        ("kernel", "0002_delivery_order"),
     ]
 
     operations = [
         migrations.RunSQL(
             (SQL / "commit_v1.sql").read_text(encoding="utf-8"),
-            "DROP FUNCTION placement_commit(jsonb, jsonb, boolean)",
+            "DROP FUNCTION placement_commit(jsonb, int[], int[], bigint[], bigint[], jsonb, jsonb, "
+            "boolean)",
         ),
         migrations.RunSQL(
             (SQL / "recount_v1.sql").read_text(encoding="utf-8"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -17,29 +18,54 @@ from gpuaas.kernel.errors import error_for
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.kernel.transitions import advance
-from placement.domain.fit import rank
+from placement.domain.fit import Option, rank
 from placement.domain.order import AllocationOrder
 from placement.models import Allocation
 from placement.services import requests
 from placement.services.bundle import Item
 from placement.services.cleanup import release_begin
-from placement.services.engine import CANDIDATES, Placed, no_capacity, settle, target_of
-from placement.services.queue import cycle_now
-from placement.snapshots import candidates
+from placement.services.engine import Placed, no_capacity, place_one
+from placement.services.queue import waiting
+from placement.snapshots import Ask, look
 from placement.states import AllocationState
 from tenants.services.tenancy import checked_name
 
 HOURS_A_MONTH = 730
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ticket:
-    """What a tenant gets for an order: the decision, the run, and the allocation if placed."""
+    """What a tenant gets for an order: the decision, the run, and the allocation if placed.
 
-    request: AdmissionRequest
-    decision: Decision
-    run: WorkflowRun
-    allocation: Allocation | None
+    The rows are read when somebody looks at them; the claim itself needs none of them back.
+    """
+
+    request_id: UUID
+    decision_id: UUID
+    run_id: UUID
+    allocation_id: UUID | None
+
+    @cached_property
+    def request(self) -> AdmissionRequest:
+        """The request: admitted or queued."""
+        return AdmissionRequest.objects.get(pk=self.request_id)
+
+    @cached_property
+    def decision(self) -> Decision:
+        """The decision with its gates."""
+        return Decision.objects.get(pk=self.decision_id)
+
+    @cached_property
+    def run(self) -> WorkflowRun:
+        """The run that makes the allocation: the operation."""
+        return WorkflowRun.objects.get(pk=self.run_id)
+
+    @cached_property
+    def allocation(self) -> Allocation | None:
+        """The allocation, when it was placed at once."""
+        if self.allocation_id is None:
+            return None
+        return Allocation.objects.get(pk=self.allocation_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,42 +93,42 @@ class Plan:
     would_wait: bool
 
 
-def _ticket(item: Item, allocation: bool) -> Ticket:
+def _ticket(item: Item, *, placed: bool) -> Ticket:
     return Ticket(
-        request=AdmissionRequest.objects.get(pk=item.request_id),
-        decision=Decision.objects.get(pk=item.decision_id),
-        run=WorkflowRun.objects.get(pk=item.run_id),
-        allocation=Allocation.objects.get(pk=item.allocation_id) if allocation else None,
+        request_id=item.request_id,
+        decision_id=item.decision_id,
+        run_id=item.run_id,
+        allocation_id=item.allocation_id if placed else None,
     )
 
 
 def allocation_request(
     *, tenant_id: UUID, project_id: UUID, order: AllocationOrder, actor: Actor
 ) -> Ticket:
-    """Decide and, while nobody waits in the pool, place in the same transaction.
+    """Decide and place at once; those who wait in the pool keep what would be theirs.
 
     A refusal raises the reason's own error after the request, the decision and the event
     were written; its ``facts`` carry the numbers and the ids. With ``order.wait`` a request
     that is authorised but does not fit queues instead.
+
+    Reading and deciding need no transaction of their own: the commit checks the node's
+    generation and the envelope again under their locks.
     """
-    refused: errors.ProductError | None = None
-    with transaction.atomic(), platform_scope():
-        item = requests.item_of(
-            tenant_id=tenant_id, project_id=project_id, order=order, actor=actor
-        )
+    with platform_scope():
+        ask = Ask(tenant_id, project_id, order)
+        item = requests.item_of(ask, look(ask), actor=actor)
         refused = requests.verdict_error(item.verdict, error_for)
         if refused is not None:
-            refused = requests.deny(item, refused, refused_at_capacity=False)
+            refused = requests.deny(item, refused, at_capacity=False)
         else:
-            if item.authority.queue_waits:
-                cycle_now(item.authority.pool)
-            result = settle(item)
+            ahead = waiting(item.authority.pool) if item.authority.queue_waits else ()
+            result = place_one(item, ahead=ahead)
             if isinstance(result, Placed):
-                return _ticket(item, allocation=True)
+                return _ticket(item, placed=True)
             if order.wait and result.error.code == "sku_unavailable":
                 requests.queue(item, result.error)
-                return _ticket(item, allocation=False)
-            refused = requests.deny(item, result.error, refused_at_capacity=True)
+                return _ticket(item, placed=False)
+            refused = requests.deny(item, result.error, at_capacity=True)
     raise refused
 
 
@@ -111,21 +137,17 @@ def allocation_plan(
 ) -> Plan:
     """The same decision and search, writing nothing."""
     with transaction.atomic(), platform_scope():
-        item = requests.item_of(
-            tenant_id=tenant_id, project_id=project_id, order=order, actor=actor
-        )
+        ask = Ask(tenant_id, project_id, order)
+        item = requests.item_of(ask, look(ask), actor=actor)
         refused = requests.verdict_error(item.verdict, error_for)
         if not item.facts.project_known:
             raise errors.NotFound
         gates = [gate.as_json() for gate in item.verdict.gates]
-        options = []
+        options: list[Option] = []
         if refused is None:
-            where = target_of(item)
-            if where is not None:
-                places = candidates(where, item.want, limit=CANDIDATES)
-                options = rank(places, item.want, limit=2)
+            options = rank(item.places, item.want, limit=2)
             if not options:
-                refused = no_capacity(item, where)
+                refused = no_capacity(item)
             gates.append(
                 {
                     "gate": "capacity",

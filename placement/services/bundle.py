@@ -5,24 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, NoReturn
 from uuid import UUID
 
-from django.core.serializers.json import DjangoJSONEncoder
-from django.db import DatabaseError, connection
+from django.db import transaction
 
 from admission.domain.decide import Facts, Verdict
 from admission.snapshots import Authority
-from gpuaas.kernel import events, ids, workflow
+from gpuaas.kernel import events, ids, prepared, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ConcurrentUpdate
-from placement.domain.fit import Option, Want
+from placement.domain.fit import Option, Place, Want
+from placement.snapshots import Target
 from tenants.domain.names import slug_of
 from tenants.errors import EnvelopeExceeded
 
 PROVISION_S = 600
 RUN_S = 1800
 ADMITTED, PLACED = "admission.admissionrequest.admit", "placement.allocation.place"
+_COMMIT: Final = (
+    "SELECT item, num, mask, refused, tenant FROM placement_commit("
+    "%s::jsonb, %s::int[], %s::int[], %s::bigint[], %s::bigint[], %s::jsonb, %s::jsonb, %s)"
+)
+as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class Item:
     actor: Actor
     request_id: UUID
     run_id: UUID
+    where: Target | None
+    places: tuple[Place, ...] = ()
     queued: bool = False
     allocation_id: UUID = field(default_factory=ids.new_id)
     decision_id: UUID = field(default_factory=ids.new_id)
@@ -76,20 +83,16 @@ def capacity_gate(options: Sequence[Option]) -> dict[str, Any]:
 def _row(i: int, item: Item, options: Sequence[Option], whole_name: str) -> dict[str, Any]:
     who = item.authority
     whole = item.want.whole
-    kind = "baremetal.provision" if whole else "slice.vm_provision"
-    best = options[0].explained()
-    hostname = hostname_of(item.name, item.allocation_id)
     return {
         "i": i,
         "queued": item.queued,
         "whole": whole,
-        "options": [[o.num, o.generation, o.mask] for o in options],
-        "tenant": who.tenant_id,
-        "project": item.project_id,
-        "request": item.request_id,
-        "sku": who.sku_id,
-        "class": who.class_id,
-        "tier_id": who.tier_id,
+        "tenant": str(who.tenant_id),
+        "project": str(item.project_id),
+        "request": str(item.request_id),
+        "sku": str(who.sku_id),
+        "class": str(who.class_id),
+        "tier_id": str(who.tier_id),
         "tier": who.tier,
         "pool": who.pool,
         "slots": item.want.slots,
@@ -99,38 +102,37 @@ def _row(i: int, item: Item, options: Sequence[Option], whole_name: str) -> dict
         "band": who.band,
         "spec": item.spec,
         "actor": item.actor.as_json(),
-        "decision": item.decision_id,
+        "decision": str(item.decision_id),
         "gates": [*(g.as_json() for g in item.verdict.gates), capacity_gate(options)],
         "runner_up": options[1].explained() if len(options) > 1 else None,
-        "why": f"{whole_name}; first choice {json.dumps(best)}",
+        "why": f"{whole_name}; first choice {json.dumps(options[0].explained())}",
         "envelope_version": who.quota.version if who.quota else 0,
         "digest": item.facts.digest(),
-        "allocation": item.allocation_id,
+        "allocation": str(item.allocation_id),
         "name": item.name,
         "shape": who.shape,
         "image": item.image,
-        "hostname": hostname,
+        "hostname": hostname_of(item.name, item.allocation_id),
         "ssh_keys": list(item.ssh_keys),
         "price": item.price_hour_micro,
         "currency": who.currency,
-        "claims": [ids.new_id() for _ in range(max(item.want.slots, 1))],
-        "task": ids.new_id(),
-        "kind": kind,
-        "params": {
-            "allocation_id": str(item.allocation_id),
-            "image": item.image,
-            "ssh_keys": list(item.ssh_keys),
-            "hostname": hostname,
-        },
+        "claims": [str(ids.new_id()) for _ in range(max(item.want.slots, 1))],
+        "task": str(ids.new_id()),
+        "kind": "baremetal.provision" if whole else "slice.vm_provision",
         "task_s": PROVISION_S,
-        "run": item.run_id,
-        "steps": workflow.initial_steps(
-            "allocation.create", done=("admit", "place"), running="provision"
-        ),
+        "run": str(item.run_id),
         "run_s": RUN_S,
-        "uids": [ids.new_id(), ids.new_id()],
+        "uids": [str(ids.new_id()), str(ids.new_id())],
         "correlation": item.actor.request_id,
     }
+
+
+def _raise(code: str, tenant: str) -> NoReturn:
+    if code == "GP001":
+        raise EnvelopeExceeded(
+            "The envelope was used up, or closed, while the request was decided.", tenant=tenant
+        )
+    raise ConcurrentUpdate("A queued request left the queue meanwhile.")
 
 
 def commit(
@@ -138,27 +140,32 @@ def commit(
 ) -> dict[int, tuple[int, int]]:
     """Write the placements that still hold: item position → (node number, slot mask).
 
-    One round trip. Raises EnvelopeExceeded or ConcurrentUpdate when the batch as a whole
-    could not be written; then nothing was. The caller holds the transaction.
+    One round trip, at most once in a transaction (of its own unless the caller has one).
+    Raises EnvelopeExceeded (with the tenant's id in its facts) or ConcurrentUpdate when the
+    batch as a whole could not be written; then nothing was, and the transaction goes on.
     """
-    rows = [
-        _row(i, item, options, "fewest NUMA nodes and switches, then tightest fit")
-        for i, (item, options) in enumerate(planned)
-    ]
+    rows, places = [], []
+    for i, (item, options) in enumerate(planned):
+        rows.append(_row(i, item, options, "fewest NUMA nodes and switches, then tightest fit"))
+        places += [(i, o.num, o.generation, o.mask) for o in options]
     heard = {kind: events.subscribers_of(kind) for kind in (ADMITTED, PLACED)}
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT item, num, mask FROM placement_commit(%s::jsonb, %s::jsonb, %s)",
-                [json.dumps(rows, cls=DjangoJSONEncoder), json.dumps(heard), skip_locked],
-            )
-            return {row[0]: (row[1], row[2]) for row in cursor.fetchall()}
-    except DatabaseError as error:
-        state = getattr(error.__cause__, "sqlstate", "")
-        if state == "GP001":
-            raise EnvelopeExceeded(
-                "The envelope was used up, or closed, while the request was decided."
-            ) from error
-        if state == "GP002":
-            raise ConcurrentUpdate("A queued request left the queue meanwhile.") from error
-        raise
+    steps = workflow.initial_steps("allocation.create", ("admit", "place"), "provision")
+    written = prepared.rows(
+        _COMMIT,
+        (
+            as_json(rows),
+            [place[0] for place in places],
+            [place[1] for place in places],
+            [place[2] for place in places],
+            [place[3] for place in places],
+            as_json(steps),
+            as_json(heard),
+            skip_locked,
+        ),
+    )
+    for _, _, _, code, tenant in written:
+        if code is not None:
+            _raise(code, tenant)
+    if any(heard.values()):
+        transaction.on_commit(events.wake_outbox)
+    return {row[0]: (row[1], row[2]) for row in written}

@@ -14,9 +14,12 @@ from gpuaas.kernel.errors import ConcurrentUpdate, ProductError
 from placement.domain.fit import Option, Place, Want, rank, take
 from placement.errors import NeverFits, SkuUnavailable
 from placement.services.bundle import Item, commit
-from placement.snapshots import Target, candidates, could_ever_fit, largest_free, target
+from placement.snapshots import Target, candidates, room
+from tenants.errors import EnvelopeExceeded
 
-TRIES = 6
+LOOKS = 3
+"""How often a place is chosen without a lock before a node is locked first."""
+LOCKED_LOOKS = 20
 CANDIDATES = 24
 ALTERNATIVES = 4
 
@@ -37,26 +40,27 @@ class Unplaced:
     error: ProductError
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Somebody else was faster; looking again may help."""
+
+
 Result = Placed | Unplaced
+Places = dict[tuple[Target, Want], list[Place]]
 
 
-def target_of(item: Item) -> Target | None:
-    """The inventory that the item's SKU is sold from."""
-    return target(pool=item.authority.pool, family=item.authority.family)
-
-
-def no_capacity(item: Item, where: Target | None) -> ProductError:
+def no_capacity(item: Item) -> ProductError:
     """Why nothing fits, with the numbers that say what would."""
+    where, family = item.where, item.authority.family
     asked = item.want.slots or "a whole node"
-    family = item.authority.family
-    if where is None or not could_ever_fit(where, item.want):
+    best, ever = room(where, item.want) if where is not None else (0, False)
+    if not ever:
         return NeverFits(
             f"{asked} of {item.authority.sku}: no approved {family} node could ever hold it.",
             asked=item.want.slots,
             family=family,
             largest_possible=where.family_slots if where else 0,
         )
-    best = largest_free(where)
     wanted = "a whole free node" if item.want.whole else f"{item.want.slots} slots on one node"
     return SkuUnavailable(
         f"{item.authority.sku} needs {wanted}; the best {family} node has {best} free.",
@@ -67,41 +71,69 @@ def no_capacity(item: Item, where: Target | None) -> ProductError:
     )
 
 
-def place_one(item: Item) -> Result:
-    """Place one item in the caller's transaction. Never waits for another's node.
+def place_one(item: Item, *, ahead: Sequence[Item] = ()) -> Result:
+    """Place one item now. ``ahead`` are those who wait: what would be theirs is not touched.
 
-    The last try does not pass over locked nodes, so that a full-looking fleet is looked at
-    once more before the answer is no.
+    The first looks take no lock and pass over nodes that others are writing to. When all of
+    them were lost, a node is locked before the choice, so that a crowd on few nodes never
+    makes a fleet look full.
     """
-    where = target_of(item)
+    where = item.where
     if where is None:
-        return Unplaced(no_capacity(item, None))
-    for attempt in range(TRIES):
-        places = candidates(where, item.want, limit=CANDIDATES)
-        options = rank(places, item.want, limit=ALTERNATIVES * (attempt + 1))
-        if not options:
-            return Unplaced(no_capacity(item, where))
+        return Unplaced(no_capacity(item))
+    places = list(item.places)
+    try:
+        for attempt in range(LOOKS):
+            if attempt:
+                places = candidates(where, item.want, limit=CANDIDATES)
+            if ahead:
+                places = _left_by(ahead, item, where)
+            options = rank(places, item.want, limit=ALTERNATIVES * (attempt + 1))
+            if not options:
+                return Unplaced(no_capacity(item))
+            done = commit([(item, options)], skip_locked=True)
+            if 0 in done:
+                return Placed(*done[0], options=tuple(options))
+        return _place_locked(item, where, ahead)
+    except (ConcurrentUpdate, EnvelopeExceeded) as error:
+        return Unplaced(error)
+
+
+def _place_locked(item: Item, where: Target, ahead: Sequence[Item]) -> Result:
+    for _ in range(LOCKED_LOOKS):
+        free = _left_by(ahead, item, where) if ahead else None
+        if free is None:
+            free = candidates(where, item.want, limit=1)
+        if not rank(free, item.want, limit=1):
+            break
         with transaction.atomic():
-            done = commit([(item, options)], skip_locked=attempt < TRIES - 1)
+            places = candidates(where, item.want, limit=1, lock=True)
+            options = rank(places, item.want, limit=1)
+            done = commit([(item, options)], skip_locked=False) if options else {}
         if 0 in done:
             return Placed(*done[0], options=tuple(options))
-    return Unplaced(no_capacity(item, where))
+    return Unplaced(no_capacity(item))
 
 
-def _plan(
-    items: Sequence[Item], places: dict[tuple[Target, Want], list[Place]]
-) -> list[tuple[Item, list[Option]]]:
-    """Give each item its options in turn, each seeing what those before it took."""
+def _left_by(ahead: Sequence[Item], item: Item, where: Target) -> list[Place]:
+    """The candidates for an item after those ahead of it took what they would get."""
+    places: Places = {}
+    key = (where, item.want)
+    places[key] = candidates(where, item.want, limit=CANDIDATES + len(ahead))
+    _plan(ahead, places)
+    return places[key]
+
+
+def _plan(items: Sequence[Item], places: Places) -> list[tuple[Item, list[Option]]]:
+    """Give each item its option in turn, each seeing what those before it took."""
     planned: list[tuple[Item, list[Option]]] = []
     for item in items:
-        where = target_of(item)
-        if where is None:
+        if item.where is None:
             continue
-        key = (where, item.want)
+        key = (item.where, item.want)
         if key not in places:
-            limit = CANDIDATES + len(items)
             known = {p.num: p for group in places.values() for p in group}
-            fresh = candidates(where, item.want, limit=limit)
+            fresh = candidates(item.where, item.want, limit=CANDIDATES + len(items))
             places[key] = [known.get(p.num, p) for p in fresh]
         options = rank(places[key], item.want, limit=1)
         if not options:
@@ -112,35 +144,25 @@ def _plan(
     return planned
 
 
-def place_many(items: Sequence[Item]) -> dict[int, Result]:
-    """Place a batch in order, in the caller's transaction: item position → result.
+def place_many(items: Sequence[Item]) -> list[Result | Lost]:
+    """Place a batch in order, in the caller's transaction: a result for each.
 
-    Items whose place was lost are looked at again, a bounded number of times.
+    Called once in a transaction: a second batch would lock its nodes after the counters of
+    the first. What was lost to others stays for another transaction.
+    Raises EnvelopeExceeded or ConcurrentUpdate when the batch as a whole cannot be written.
     """
-    results: dict[int, Result] = {}
-    left = list(enumerate(items))
-    for attempt in range(TRIES):
-        planned = _plan([item for _, item in left], {})
-        if not planned:
-            break
-        position = {id(item): i for i, item in left}
-        with transaction.atomic():
-            done = commit(planned, skip_locked=attempt < TRIES - 1)
-        for k, (item, options) in enumerate(planned):
-            if k in done:
-                results[position[id(item)]] = Placed(*done[k], options=tuple(options))
-        left = [(i, item) for i, item in left if i not in results]
-        if not left or len(done) == len(planned):
-            break
-    for i, item in left:
-        results[i] = Unplaced(no_capacity(item, target_of(item)))
-    return results
-
-
-def settle(item: Item) -> Result:
-    """``place_one``, with a lost race for the envelope told as a value."""
-    try:
-        with transaction.atomic():
-            return place_one(item)
-    except ConcurrentUpdate as error:
-        return Unplaced(error)
+    planned = _plan(items, {})
+    position = {id(item): i for i, item in enumerate(items)}
+    results: dict[int, Result | Lost] = {}
+    done = commit(planned, skip_locked=True) if planned else {}
+    for k, (item, options) in enumerate(planned):
+        here = position[id(item)]
+        results[here] = Placed(*done[k], options=tuple(options)) if k in done else Lost()
+    reasons: dict[tuple[Target | None, Want, str], Unplaced] = {}
+    for i, item in enumerate(items):
+        if i not in results:
+            key = (item.where, item.want, item.authority.sku)
+            if key not in reasons:
+                reasons[key] = Unplaced(no_capacity(item))
+            results[i] = reasons[key]
+    return [results[i] for i in range(len(items))]

@@ -2,28 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 from uuid import UUID
 
-from django.db import DatabaseError, transaction
+from django.db import connection, transaction
 
+from admission.domain.decide import Quota
 from admission.models import AdmissionRequest
 from admission.states import RequestState
 from gpuaas.kernel import notify, workflow
 from gpuaas.kernel.actor import Actor
-from gpuaas.kernel.errors import ProductError, error_for
+from gpuaas.kernel.errors import ConcurrentUpdate, ProductError, error_for
 from placement.domain.order import AllocationOrder
 from placement.services import requests
 from placement.services.bundle import Item
-from placement.services.engine import Placed, place_many
+from placement.services.engine import Lost, Placed, Unplaced, place_many
+from placement.snapshots import Ask, Look, look_many
+from tenants.errors import EnvelopeExceeded
 
 BATCH = 64
+ROUNDS = 4
 CYCLE = Actor(kind="system", id="cycle", name="platform/cycle", operator=True)
+WAITS = "waiting_for_capacity"
+
+_HEADS: Final = """
+SELECT r.id, r.tenant_id, r.project_id, s.name AS sku_name, r.slots, r.spec, r.run_id, r.code,
+       r.detail
+  FROM admission_admissionrequest r
+  JOIN tenants_sku s ON s.id = r.sku_id
+  JOIN kernel_workflowrun w ON w.id = r.run_id
+ WHERE r.state = 'queued' AND r.pool = %s
+ ORDER BY r.band, r.queued_at, r.id LIMIT %s
+"""
+_LOCK: Final = " FOR NO KEY UPDATE OF r, w SKIP LOCKED"
 
 
-def _item(row: AdmissionRequest) -> Item | ProductError:
-    """The waiting request with today's facts: authority is checked again."""
+@dataclass
+class Head:
+    """A waiting request, and what came of deciding it again."""
+
+    row: AdmissionRequest
+    item: Item | ProductError
+
+
+def _heads(pool: str, limit: int, *, lock: bool) -> list[AdmissionRequest]:
+    """Who goes first; with ``lock``, without those somebody else has in hand.
+
+    The run is locked with its request: whoever withdraws or ends a run locks it first.
+    """
+    sql = _HEADS + _LOCK if lock else _HEADS
+    return list(AdmissionRequest.objects.raw(sql, [pool, limit]))
+
+
+def _ask(row: AdmissionRequest) -> Ask:
+    sku: str = row.sku_name  # type: ignore[attr-defined]  # a column of _HEADS
     order = AllocationOrder(
-        sku=row.sku.name,
+        sku=sku,
         slots=row.slots or None,
         name=row.spec.get("name", ""),
         image=row.spec.get("image", ""),
@@ -31,90 +67,104 @@ def _item(row: AdmissionRequest) -> Item | ProductError:
         wait=True,
         tier=row.spec.get("tier", ""),
     )
+    return Ask(row.tenant_id, row.project_id, order)
+
+
+def _decided(rows: Sequence[AdmissionRequest]) -> list[Head]:
+    """Authority is checked again, each request seeing what those before it take."""
+    asks = [_ask(row) for row in rows]
+    taken: dict[tuple[UUID, UUID], int] = {}
+    heads = []
+    for row, ask, met in zip(rows, asks, look_many(asks), strict=True):
+        item = _item(row, ask, met, taken)
+        if isinstance(item, Item):
+            key = (item.authority.tenant_id, item.authority.class_id)
+            taken[key] = taken.get(key, 0) + item.amount_milli
+        heads.append(Head(row, item))
+    return heads
+
+
+def _item(
+    row: AdmissionRequest, ask: Ask, met: Look | None, taken: dict[tuple[UUID, UUID], int]
+) -> Item | ProductError:
+    if met is not None and met.authority.quota is not None:
+        who = met.authority
+        more = taken.get((who.tenant_id, who.class_id), 0)
+        if more:
+            met = replace(met, authority=replace(who, quota=_used(met.authority.quota, more)))
     try:
-        item = requests.item_of(
-            tenant_id=row.tenant_id, project_id=row.project_id, order=order, actor=CYCLE
-        )
+        item = requests.item_of(ask, met, actor=CYCLE, queued=row)
     except ProductError as error:
         return error
-    refused = requests.verdict_error(item.verdict, error_for)
-    if refused is not None:
-        return refused
-    run_id = row.run_id
-    assert run_id is not None
-    return Item(
-        authority=item.authority,
-        facts=item.facts,
-        verdict=item.verdict,
-        want=item.want,
-        project_id=item.project_id,
-        name=item.name,
-        image=item.image,
-        ssh_keys=item.ssh_keys,
-        spec=row.spec,
-        wait=True,
-        actor=CYCLE,
-        request_id=row.pk,
-        run_id=run_id,
-        queued=True,
-        allocation_id=item.allocation_id,
-        decision_id=item.decision_id,
-    )
+    return requests.verdict_error(item.verdict, error_for) or item
 
 
-@transaction.atomic
+def _used(quota: Quota, more: int) -> Quota:
+    return replace(quota, used_milli=quota.used_milli + more)
+
+
+def waiting(pool: str) -> list[Item]:
+    """Those at the head of a pool's queue who may be placed, in order; nothing is locked."""
+    heads = _decided(_heads(pool, BATCH, lock=False))
+    return [head.item for head in heads if isinstance(head.item, Item)]
+
+
 def cycle_run(pool: str, *, limit: int = BATCH) -> int:
-    """One cycle of one pool: heads in authority order, decide, place, commit. Placed count.
+    """Cycles of one pool until nothing was lost to others: how many were placed.
 
-    What does not fit keeps its place with its reason. Lock order: queue rows, nodes, counters.
+    Each round is a transaction of its own: heads in authority order, decide, place, commit.
+    What does not fit keeps its place with its reason. Lock order: queue rows with their runs,
+    nodes, counters. Inside a caller's transaction there is one round, since locks would pile
+    up in another order.
     """
-    heads = list(
-        AdmissionRequest.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
-        .select_related("sku")
-        .filter(state=RequestState.QUEUED, pool=pool)
-        .order_by("band", "queued_at", "id")[:limit]
-    )
-    items: list[tuple[AdmissionRequest, Item]] = []
-    for row in heads:
-        made = _item(row)
-        if isinstance(made, ProductError):
-            AdmissionRequest.objects.filter(pk=row.pk).update(code=made.code, detail=made.detail)
-        else:
-            items.append((row, made))
     placed = 0
-    try:
-        results = place_many([item for _, item in items])
-    except ProductError:
-        results = {}
-        for i, (_, item) in enumerate(items):
-            try:
-                results[i] = place_many([item])[0]
-            except ProductError as error:
-                AdmissionRequest.objects.filter(pk=item.request_id).update(
-                    code=error.code, detail=error.detail
-                )
-    for i, (row, item) in enumerate(items):
-        result = results.get(i)
-        if isinstance(result, Placed):
-            placed += 1
-            notify.publish(workflow.topic_of(item.run_id))
-        elif result is not None and (row.code, row.detail) != (
-            "waiting_for_capacity",
-            result.error.detail,
-        ):
-            AdmissionRequest.objects.filter(pk=row.pk).update(
-                code="waiting_for_capacity", detail=result.error.detail
-            )
+    for _ in range(1 if connection.in_atomic_block else ROUNDS):
+        count, again = _round(pool, limit)
+        placed += count
+        if not again:
+            break
     return placed
 
 
-def cycle_now(pool: str) -> None:
-    """Let those who wait go first; a cycle that fails costs the caller nothing."""
+@transaction.atomic
+def _round(pool: str, limit: int) -> tuple[int, bool]:
+    """One batch: how many were placed, and whether looking again may place more."""
+    heads = _decided(_heads(pool, limit, lock=True))
+    reasons = {h.row.pk: h.item for h in heads if isinstance(h.item, ProductError)}
+    items = [h.item for h in heads if isinstance(h.item, Item)]
     try:
-        with transaction.atomic():
-            cycle_run(pool)
-    except (DatabaseError, ProductError):
-        return
+        results = place_many(items)
+    except EnvelopeExceeded as error:
+        # Somebody of this tenant was faster; the others are placed by the next round.
+        short = error.facts.get("tenant")
+        results = [
+            Unplaced(error) if str(i.authority.tenant_id) == short else Lost() for i in items
+        ]
+    except ConcurrentUpdate:
+        results = [Lost() for _ in items]
+    placed = []
+    for item, result in zip(items, results, strict=True):
+        if isinstance(result, Placed):
+            placed.append(workflow.topic_of(item.run_id))
+        elif isinstance(result, Unplaced):
+            reasons[item.request_id] = result.error
+    notify.publish(*placed)
+    _tell([h.row for h in heads], reasons)
+    return len(placed), any(isinstance(result, Lost) for result in results)
+
+
+def _tell(rows: Sequence[AdmissionRequest], reasons: dict[UUID, ProductError]) -> None:
+    """Write down why each still waits, where that changed."""
+    changed = []
+    for row in rows:
+        error = reasons.get(row.pk)
+        if error is None:
+            continue
+        code = WAITS if error.code in ("sku_unavailable", "never_fits") else error.code
+        if (row.code, row.detail) != (code, error.detail):
+            row.code, row.detail = code, error.detail
+            changed.append(row)
+    AdmissionRequest.objects.bulk_update(changed, ["code", "detail"])
 
 
 def cycle_sweep() -> int:

@@ -9,21 +9,20 @@ from django.db import transaction
 
 from admission.domain.decide import Facts, Gate, Verdict, decide
 from admission.models import AdmissionRequest, Decision
-from admission.snapshots import Authority, authority
-from gpuaas.kernel import clock, events, ids, workflow
+from admission.snapshots import Authority
+from gpuaas.kernel import clock, events, ids, prepared, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import FieldError, InvalidRequest, NotFound, ProductError
 from gpuaas.kernel.transitions import advance
 from placement.domain.fit import Want
 from placement.domain.order import WHOLE_NODE, AllocationOrder
-from placement.models import Image
-from placement.services.bundle import Item
+from placement.services.bundle import Item, as_json
+from placement.snapshots import MOST_SLOTS, Ask, Look, image_of
 from tenants.domain import roles
 from tenants.domain.names import BadName, clean_name
 from tenants.errors import SkuUnknown
-from tenants.models import SshKey
 
-DEFAULT_IMAGES = {"gpu_slice": "ubuntu-24.04-cuda", "baremetal": "ubuntu-24.04-baremetal"}
+DENIED = "admission.admissionrequest.deny"
 QUEUED_SUBJECT = "admission.admissionrequest"
 
 
@@ -50,32 +49,23 @@ def _name(order: AllocationOrder, who: Authority, allocation_id: UUID) -> str:
         ) from bad
 
 
-def _keys(tenant_id: UUID, wanted: tuple[UUID, ...]) -> tuple[dict[UUID, str], tuple[str, ...]]:
-    if not wanted:
-        return {}, ()
-    rows = SshKey.objects.filter(tenant_id=tenant_id, pk__in=wanted)
-    found = {key.pk: key.public_key for key in rows}
-    return found, tuple(str(key) for key in wanted if key not in found)
+def item_of(
+    ask: Ask, met: Look | None, *, actor: Actor, queued: AdmissionRequest | None = None
+) -> Item:
+    """Decide on what an order met, and keep both with what is to be placed.
 
-
-def item_of(*, tenant_id: UUID, project_id: UUID, order: AllocationOrder, actor: Actor) -> Item:
-    """Read the facts, decide, and keep both with what is to be placed.
-
-    Raises SkuUnknown or InvalidRequest for an order that cannot be understood.
+    ``queued`` is the request that waits, decided again. Raises SkuUnknown or InvalidRequest
+    for an order that cannot be understood.
     """
-    who = authority(tenant_id=tenant_id, project_id=project_id, sku=order.sku)
-    if who is None:
+    order = ask.order
+    if met is None:
         raise SkuUnknown(
             f"There is no SKU {order.sku!r}.",
             errors=(FieldError("/sku", "unknown", "no SKU of this name"),),
         )
-    allocation_id = ids.new_id()
+    who = met.authority
     size = _size(order, who)
-    image = order.image or DEFAULT_IMAGES[who.shape]
-    image_known = Image.objects.filter(
-        name=image, shapes__contains=[who.shape], retired_at__isnull=True
-    ).exists()
-    keys, unknown = _keys(tenant_id, order.ssh_key_ids)
+    image = image_of(order, who.shape)
     facts = Facts(
         actor=actor.name,
         may_write=actor.operator
@@ -97,20 +87,24 @@ def item_of(*, tenant_id: UUID, project_id: UUID, order: AllocationOrder, actor:
         sku_isolation=who.sku_isolation,
         band=who.band,
         image=image,
-        image_known=image_known,
-        keys_unknown=unknown,
+        image_known=met.image_known,
+        keys_unknown=tuple(str(key) for key in order.ssh_key_ids if key not in met.keys),
     )
+    allocation_id = ids.new_id()
     name = _name(order, who, allocation_id)
+    run_id = queued.run_id if queued is not None else None
     return Item(
         authority=who,
         facts=facts,
         verdict=decide(facts),
         want=Want(size, who.exclusive_nic and size != WHOLE_NODE),
-        project_id=project_id,
+        project_id=ask.project_id,
         name=name,
         image=image,
-        ssh_keys=tuple(keys.values()),
-        spec={
+        ssh_keys=tuple(met.keys.values()),
+        spec=queued.spec
+        if queued is not None
+        else {
             "name": name,
             "image": image,
             "ssh_keys": [str(key) for key in order.ssh_key_ids],
@@ -118,15 +112,76 @@ def item_of(*, tenant_id: UUID, project_id: UUID, order: AllocationOrder, actor:
         },
         wait=order.wait,
         actor=actor,
-        request_id=ids.new_id(),
-        run_id=ids.new_id(),
+        request_id=queued.pk if queued is not None else ids.new_id(),
+        run_id=run_id or ids.new_id(),
+        where=met.where,
+        places=met.places,
+        queued=queued is not None,
         allocation_id=allocation_id,
     )
 
 
-def _request_row(item: Item, **state: Any) -> AdmissionRequest:
+def _capacity_refusal(error: ProductError) -> dict[str, Any]:
+    return Gate("capacity", False, error.code, error.detail, error.facts).as_json()
+
+
+def deny(item: Item, error: ProductError, *, at_capacity: bool) -> ProductError:
+    """Keep a refused request with its decision and event; the error is to be raised after.
+
+    One statement: a refusal must not cost more than what it refuses.
+    """
+    if item.verdict.gates and not item.facts.project_known:
+        return NotFound()
     who = item.authority
-    return AdmissionRequest.objects.create(
+    gates = [gate.as_json() for gate in item.verdict.gates]
+    if at_capacity:
+        gates.append(_capacity_refusal(error))
+    heard = {DENIED: events.subscribers_of(DENIED)}
+    request, decision = str(item.request_id), str(item.decision_id)
+    prepared.rows(
+        "SELECT admission_refuse(%s::jsonb, %s::jsonb)",
+        (
+            as_json(
+                {
+                    "tenant": str(who.tenant_id),
+                    "project": str(item.project_id),
+                    "request": request,
+                    "action": "allocation.create",
+                    "sku": str(who.sku_id),
+                    "class": str(who.class_id),
+                    "tier_id": str(who.tier_id),
+                    "pool": who.pool,
+                    "slots": max(0, min(item.want.slots, MOST_SLOTS)),
+                    "amount": item.amount_milli,
+                    "wait": item.wait,
+                    "band": who.band,
+                    "spec": item.spec,
+                    "actor": item.actor.as_json(),
+                    "decision": decision,
+                    "gates": gates,
+                    "code": error.code,
+                    "detail": error.detail,
+                    "envelope_version": who.quota.version if who.quota else 0,
+                    "digest": item.facts.digest(),
+                    "uid": str(ids.new_id()),
+                    "facts": {"decision": decision, **error.facts},
+                    "correlation": item.actor.request_id,
+                }
+            ),
+            as_json(heard),
+        ),
+    )
+    if heard[DENIED]:
+        transaction.on_commit(events.wake_outbox)
+    error.facts = {**error.facts, "decision": decision, "request": request}
+    return error.kept()
+
+
+@transaction.atomic
+def queue(item: Item, error: ProductError) -> None:
+    """Let an authorised request wait for capacity, with its decision and its durable run."""
+    who = item.authority
+    request = AdmissionRequest.objects.create(
         pk=item.request_id,
         tenant_id=who.tenant_id,
         project_id=item.project_id,
@@ -140,61 +195,23 @@ def _request_row(item: Item, **state: Any) -> AdmissionRequest:
         band=who.band,
         spec=item.spec,
         actor=item.actor.as_json(),
-        **state,
+        run_id=item.run_id,
     )
-
-
-def _decision_row(item: Item, verdict: str, code: str, gates: list[dict[str, Any]]) -> Decision:
-    who = item.authority
-    return Decision.objects.create(
+    decision = Decision.objects.create(
         pk=item.decision_id,
         tenant_id=who.tenant_id,
         request_id=item.request_id,
-        verdict=verdict,
-        code=code,
-        gates=gates,
+        verdict="wait",
+        code="waiting_for_capacity",
+        gates=[*(gate.as_json() for gate in item.verdict.gates), _capacity_refusal(error)],
         envelope_version=who.quota.version if who.quota else 0,
         digest=item.facts.digest(),
     )
-
-
-def _capacity_refusal(error: ProductError) -> dict[str, Any]:
-    return Gate("capacity", False, error.code, error.detail, error.facts).as_json()
-
-
-@transaction.atomic
-def deny(item: Item, error: ProductError, *, refused_at_capacity: bool) -> ProductError:
-    """Keep a refused request with its decision and event; the error is to be raised after."""
-    if item.verdict.gates and not item.facts.project_known:
-        return NotFound()
-    gates = [gate.as_json() for gate in item.verdict.gates]
-    if refused_at_capacity:
-        gates.append(_capacity_refusal(error))
-    request = _request_row(item)
-    decision = _decision_row(item, "deny", error.code, gates)
-    advance(
-        request,
-        "deny",
-        actor=item.actor,
-        reason=error.code,
-        changes={"code": error.code, "detail": error.detail},
-        facts={"decision": str(decision.pk), **error.facts},
-    )
-    error.facts = {**error.facts, "decision": str(decision.pk), "request": str(request.pk)}
-    return error.kept()
-
-
-@transaction.atomic
-def queue(item: Item, error: ProductError) -> tuple[AdmissionRequest, Decision]:
-    """Let an authorised request wait for capacity, with its durable run."""
-    request = _request_row(item, run_id=item.run_id)
-    gates = [*(gate.as_json() for gate in item.verdict.gates), _capacity_refusal(error)]
-    decision = _decision_row(item, "wait", "waiting_for_capacity", gates)
     workflow.start(
         "allocation.create",
         subject_kind=QUEUED_SUBJECT,
         subject_id=request.pk,
-        tenant_id=item.authority.tenant_id,
+        tenant_id=who.tenant_id,
         input={"request": str(request.pk)},
         actor=item.actor,
         done=("admit",),
@@ -216,9 +233,8 @@ def queue(item: Item, error: ProductError) -> tuple[AdmissionRequest, Decision]:
         kind="placement.queue.join",
         subject=request,
         actor=item.actor,
-        facts={"pool": item.authority.pool, "band": item.authority.band},
+        facts={"pool": who.pool, "band": who.band},
     )
-    return request, decision
 
 
 def verdict_error(verdict: Verdict, make: Any) -> ProductError | None:

@@ -1,56 +1,51 @@
 -- Commit a batch of placements in one round trip: node generations (compare-and-set),
 -- requests, decisions, allocations, claims, devices, node tasks, runs, events, quota.
 --
--- p_items is an array; item i carries the rows to write and "options", its candidate places
--- [num, generation, mask] in order of preference. An item none of whose options still holds
--- is left out of the answer and writes nothing. p_skip: pass over nodes that are locked.
--- Locks: nodes, then claims, then quota counters (the hottest rows) last.
--- Raises GP001 (envelope) or GP002 (a queued request was withdrawn): then nothing is written.
-CREATE OR REPLACE FUNCTION placement_commit(p_items jsonb, p_heard jsonb, p_skip boolean)
-RETURNS TABLE (item integer, num integer, mask bigint) LANGUAGE plpgsql AS $$
+-- p_items holds what to write, one object an item, with its number "i". The candidate places
+-- come beside it as four arrays in order of preference: item, node number, generation, mask.
+-- An item none of whose places still holds is left out of the answer and writes nothing.
+-- p_skip: pass over nodes that are locked. p_steps: the steps of a run that was just placed.
+-- Locks: nodes, then claims, then quota counters (the hottest rows) last; call it once in a
+-- transaction, since a second batch would take its nodes after the first one's counters.
+-- The one long statement is planned once per connection: planning it anew costs several times
+-- what it does, and no value of its arguments changes the best plan.
+-- When the batch as a whole cannot be written, nothing is, and the one row of the answer says
+-- why: GP001 (the envelope of a tenant does not allow it) or GP002 (a request left the queue).
+CREATE OR REPLACE FUNCTION placement_commit(
+    p_items jsonb, p_item int[], p_num int[], p_generation bigint[], p_mask bigint[],
+    p_steps jsonb, p_heard jsonb, p_skip boolean)
+RETURNS TABLE (item integer, num integer, mask bigint, node uuid, refused text, tenant text)
+LANGUAGE plpgsql SET plan_cache_mode = 'force_generic_plan' AS $$
+#variable_conflict use_column
 DECLARE
-    v_item jsonb; v_opt jsonb; v_id uuid; v_free bigint; v_mask bigint; v_num int; v_n int;
+    v_id uuid; v_free bigint; v_n int; v_queued int; v_done int := -1; v_detail text;
     c_item int[] := '{}'; c_node uuid[] := '{}'; c_num int[] := '{}'; c_mask bigint[] := '{}';
     v_charge record;
 BEGIN
-    FOR v_item IN SELECT value FROM jsonb_array_elements(p_items) LOOP
-        FOR v_opt IN SELECT value FROM jsonb_array_elements(v_item -> 'options') LOOP
-            v_num := (v_opt ->> 0)::int;
-            v_mask := (v_opt ->> 2)::bigint;
-            IF p_skip THEN
-                SELECT n.id, n.free_mask INTO v_id, v_free FROM placement_node n
-                 WHERE n.num = v_num AND n.generation = (v_opt ->> 1)::bigint AND n.schedulable
-                   FOR NO KEY UPDATE SKIP LOCKED;
-            ELSE
-                SELECT n.id, n.free_mask INTO v_id, v_free FROM placement_node n
-                 WHERE n.num = v_num AND n.generation = (v_opt ->> 1)::bigint AND n.schedulable
-                   FOR NO KEY UPDATE;
-            END IF;
-            CONTINUE WHEN NOT FOUND OR (v_free & v_mask) <> v_mask;
-            UPDATE placement_node n
-               SET generation = n.generation + 1, free_mask = n.free_mask & ~v_mask,
-                   free_count = bit_count((n.free_mask & ~v_mask)::bit(64))
-             WHERE n.id = v_id;
-            c_item := c_item || (v_item ->> 'i')::int;
-            c_node := c_node || v_id;
-            c_num := c_num || v_num;
-            c_mask := c_mask || v_mask;
-            EXIT;
-        END LOOP;
+    FOR k IN 1 .. cardinality(p_num) LOOP
+        CONTINUE WHEN p_item[k] = v_done;
+        IF p_skip THEN
+            SELECT n.id, n.free_mask INTO v_id, v_free FROM placement_node n
+             WHERE n.num = p_num[k] AND n.generation = p_generation[k] AND n.schedulable
+               FOR NO KEY UPDATE SKIP LOCKED;
+        ELSE
+            SELECT n.id, n.free_mask INTO v_id, v_free FROM placement_node n
+             WHERE n.num = p_num[k] AND n.generation = p_generation[k] AND n.schedulable
+               FOR NO KEY UPDATE;
+        END IF;
+        CONTINUE WHEN NOT FOUND OR (v_free & p_mask[k]) <> p_mask[k];
+        UPDATE placement_node n
+           SET generation = n.generation + 1, free_mask = v_free & ~p_mask[k],
+               free_count = bit_count((v_free & ~p_mask[k])::bit(64))
+         WHERE n.id = v_id;
+        v_done := p_item[k];
+        c_item := c_item || v_done;
+        c_node := c_node || v_id;
+        c_num := c_num || p_num[k];
+        c_mask := c_mask || p_mask[k];
     END LOOP;
-    IF cardinality(c_item) = 0 THEN
+    IF v_done < 0 THEN
         RETURN;
-    END IF;
-
-    UPDATE admission_admissionrequest r
-       SET state = 'admitted', code = '', detail = '', allocation_id = b.allocation,
-           version = r.version + 1, state_since = clock_timestamp()
-      FROM jsonb_to_recordset(p_items) AS b(i int, request uuid, allocation uuid, queued boolean)
-     WHERE b.i = ANY (c_item) AND b.queued AND r.id = b.request AND r.state = 'queued';
-    GET DIAGNOSTICS v_n = ROW_COUNT;
-    IF v_n <> (SELECT count(*) FROM jsonb_to_recordset(p_items) AS b(i int, queued boolean)
-                WHERE b.queued AND b.i = ANY (c_item)) THEN
-        RAISE EXCEPTION 'a queued request left the queue' USING ERRCODE = 'GP002';
     END IF;
 
     WITH x AS MATERIALIZED (
@@ -63,8 +58,7 @@ BEGIN
                decision uuid, gates jsonb, runner_up jsonb, why text, envelope_version int,
                digest text, allocation uuid, name text, shape text, image text, hostname text,
                ssh_keys jsonb, price bigint, currency text, claims uuid[], task uuid, kind text,
-               params jsonb, task_s int, run uuid, steps jsonb, run_s int, uids uuid[],
-               correlation text)
+               task_s int, run uuid, run_s int, uids uuid[], correlation text)
             ON b.i = u.item
     ), s AS MATERIALIZED (
         SELECT x.i, s.id, s.index, s.devices, s.device_uids,
@@ -121,18 +115,20 @@ BEGIN
                id, node_id, kind, allocation_id, state, version, params, claim_attempt, attempt,
                max_attempts, lease_epoch, boot_id, deadline_at, step, run_id)
         SELECT x.task, x.node, x.kind, x.allocation, 'pending', 1,
-               x.params || jsonb_build_object(
+               jsonb_build_object(
+                   'allocation_id', x.allocation, 'image', x.image, 'ssh_keys', x.ssh_keys,
+                   'hostname', x.hostname,
                    CASE WHEN x.whole THEN 'devices' ELSE 'slots' END, w.bundle), 1, 0, 5, 0, '',
-               clock_timestamp() + make_interval(secs => x.task_s), '', x.run
+               statement_timestamp() + make_interval(secs => x.task_s), '', x.run
           FROM x JOIN w USING (i)
     ), run AS (
         INSERT INTO kernel_workflowrun (
                id, kind, tenant_id, subject_kind, subject_id, state, step, attempt, steps, input,
                actor, correlation, due_at, deadline_at, lease_epoch)
         SELECT run, 'allocation.create', tenant, 'placement.allocation', allocation, 'running',
-               'provision', 1, steps, jsonb_build_object('task', task), actor, correlation,
-               clock_timestamp() + make_interval(secs => task_s),
-               clock_timestamp() + make_interval(secs => run_s), 0
+               'provision', 1, p_steps, jsonb_build_object('task', task), actor, correlation,
+               statement_timestamp() + make_interval(secs => task_s),
+               statement_timestamp() + make_interval(secs => run_s), 0
           FROM x WHERE NOT queued
     ), happened AS (
         INSERT INTO kernel_event (
@@ -151,22 +147,31 @@ BEGIN
                                   'amount_milli', amount), correlation
           FROM x JOIN w USING (i)
         RETURNING id, kind, subject_id
+    ), heard AS (
+        INSERT INTO kernel_delivery (event_id, subject_id, subscriber, state, attempts, last_error)
+        SELECT happened.id, happened.subject_id, heard.name, 'pending', 0, ''
+          FROM happened
+          JOIN LATERAL jsonb_array_elements_text(p_heard -> happened.kind) AS heard(name) ON true
+    ), left_queue AS (
+        UPDATE admission_admissionrequest r
+           SET state = 'admitted', code = '', detail = '', allocation_id = x.allocation,
+               version = r.version + 1, state_since = statement_timestamp()
+          FROM x WHERE x.queued AND r.id = x.request AND r.state = 'queued'
+        RETURNING r.id
+    ), resumed AS (
+        UPDATE kernel_workflowrun r
+           SET state = 'running', step = 'provision', attempt = 1, steps = p_steps,
+               subject_kind = 'placement.allocation', subject_id = x.allocation,
+               input = jsonb_build_object('task', x.task), updated_at = statement_timestamp(),
+               due_at = statement_timestamp() + make_interval(secs => x.task_s),
+               deadline_at = statement_timestamp() + make_interval(secs => x.run_s)
+          FROM x WHERE x.queued AND r.id = x.run
     )
-    INSERT INTO kernel_delivery (event_id, subject_id, subscriber, state, attempts, last_error)
-    SELECT happened.id, happened.subject_id, heard.name, 'pending', 0, ''
-      FROM happened
-      JOIN LATERAL jsonb_array_elements_text(p_heard -> happened.kind) AS heard(name) ON true;
-
-    UPDATE kernel_workflowrun r
-       SET state = 'running', step = 'provision', attempt = 1, steps = b.steps,
-           subject_kind = 'placement.allocation', subject_id = b.allocation,
-           input = jsonb_build_object('task', b.task), updated_at = clock_timestamp(),
-           due_at = clock_timestamp() + make_interval(secs => b.task_s),
-           deadline_at = clock_timestamp() + make_interval(secs => b.run_s)
-      FROM jsonb_to_recordset(p_items) AS b(
-           i int, queued boolean, run uuid, steps jsonb, allocation uuid, task uuid,
-           task_s int, run_s int)
-     WHERE b.queued AND b.i = ANY (c_item) AND r.id = b.run;
+    SELECT (SELECT count(*) FROM x WHERE x.queued), (SELECT count(*) FROM left_queue)
+      INTO v_queued, v_n;
+    IF v_n <> v_queued THEN
+        RAISE EXCEPTION 'a queued request left the queue' USING ERRCODE = 'GP002';
+    END IF;
 
     FOR v_charge IN
         SELECT b.tenant, b.class, sum(b.amount)::bigint AS amount
@@ -177,5 +182,8 @@ BEGIN
         PERFORM tenants_charge(v_charge.tenant, v_charge.class, v_charge.amount);
     END LOOP;
 
-    RETURN QUERY SELECT * FROM unnest(c_item, c_num, c_mask);
+    RETURN QUERY SELECT *, NULL::text, NULL::text FROM unnest(c_item, c_num, c_mask, c_node);
+EXCEPTION WHEN SQLSTATE 'GP001' OR SQLSTATE 'GP002' THEN
+    GET STACKED DIAGNOSTICS v_detail = PG_EXCEPTION_DETAIL;
+    RETURN QUERY SELECT -1, 0, 0::bigint, NULL::uuid, SQLSTATE, v_detail;
 END $$;

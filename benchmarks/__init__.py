@@ -1,0 +1,1 @@
+"""How fast, how steady and how large is it?  Measured against stated comparisons."""

@@ -1,0 +1,191 @@
+"""What does one client process do?  It takes orders as JSON lines and answers with times.
+
+Started as ``python -m benchmarks.client``: one process is one client with one database
+connection, so that the interpreter's lock of one never slows another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import django
+import psycopg
+
+django.setup()
+
+from django.db import connection, transaction  # noqa: E402  # the settings come first
+
+from benchmarks import world  # noqa: E402
+from gpuaas.kernel import workflow  # noqa: E402
+from gpuaas.kernel.errors import ProductError  # noqa: E402
+from placement.domain.fit import rank  # noqa: E402
+from placement.domain.order import AllocationOrder  # noqa: E402
+from placement.models import NodeFamily, Pool  # noqa: E402
+from placement.services import allocations, engine, requests  # noqa: E402
+from placement.services.bundle import Item, capacity_gate  # noqa: E402
+from placement.services.queue import BATCH, cycle_run  # noqa: E402
+from placement.snapshots import Ask, candidates, look_many  # noqa: E402
+from tenants.models import Sku, SlaTier  # noqa: E402
+
+BUYERS = world.read(Path(os.environ["GPUAAS_BENCH_BUYERS"]))
+NUMBERS = itertools.count()
+
+
+def _buyer() -> world.Buyer:
+    return random.choice(BUYERS)
+
+
+def _order(ask: dict[str, Any]) -> AllocationOrder:
+    return AllocationOrder(sku=ask["sku"], slots=ask["slots"], name=f"bench-{next(NUMBERS)}")
+
+
+def claim_by_engine(ask: dict[str, Any]) -> Callable[[], str | None]:
+    """A claim as a tenant's request makes it: authority, placement, commit."""
+
+    def once() -> str | None:
+        buyer = _buyer()
+        try:
+            ticket = allocations.allocation_request(
+                tenant_id=UUID(buyer.tenant),
+                project_id=UUID(buyer.project),
+                order=_order(ask),
+                actor=buyer.actor(),
+            )
+        except ProductError as error:
+            if error.code != "sku_unavailable":
+                raise
+            return None
+        return str(ticket.allocation.pk) if ticket.allocation else None
+
+    return once
+
+
+def _items(ask: dict[str, Any], count: int) -> list[Item]:
+    """Fresh orders of several tenants, read and decided together."""
+    buyers = [_buyer() for _ in range(count)]
+    asks = [Ask(UUID(b.tenant), UUID(b.project), _order(ask)) for b in buyers]
+    return [
+        requests.item_of(one, met, actor=buyer.actor())
+        for one, met, buyer in zip(asks, look_many(asks), buyers, strict=True)
+    ]
+
+
+def claim_by_floor(ask: dict[str, Any]) -> Callable[[], str | None]:
+    """A claim by one call of the hand-written function, prepared, committed by itself."""
+    sku = Sku.objects.get(name=ask["sku"])
+    [item] = _items(ask, 1)
+    assert item.where is not None
+    options = rank(
+        candidates(item.where, item.want, limit=engine.CANDIDATES),
+        item.want,
+        limit=engine.ALTERNATIVES,
+    )
+    fixed = (
+        sku.pk,
+        sku.resource_class_id,
+        SlaTier.objects.get(name=world.TIER).pk,
+        sku.pool,
+        Pool.objects.get(name=sku.pool).pk,
+        NodeFamily.objects.get(name=world.FAMILY).pk,
+        ask["slots"],
+        json.dumps([*(g.as_json() for g in item.verdict.gates), capacity_gate(options)]),
+        json.dumps(item.spec),
+        json.dumps(item.actor.as_json()),
+        json.dumps(
+            workflow.initial_steps("allocation.create", done=("admit", "place")), default=str
+        ),
+        json.dumps({"image": item.image, "ssh_keys": [], "hostname": "bench-12345678"}),
+        json.dumps(options[1].explained()) if len(options) > 1 else "null",
+        f"fewest NUMA nodes and switches, then tightest fit; {json.dumps(options[0].explained())}",
+        item.facts.digest(),
+    )
+    call = f"SELECT bench.claim(%s, %s{', %s' * len(fixed)})"
+    direct = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)
+
+    def once() -> str | None:
+        buyer = _buyer()
+        row = direct.execute(call, (buyer.tenant, buyer.project, *fixed), prepare=True).fetchone()
+        return str(row[0]) if row and row[0] else None
+
+    return once
+
+
+def claim_by_cycle(ask: dict[str, Any]) -> Callable[[], int]:
+    """One cycle of the pool over its queue."""
+    return lambda: cycle_run(ask["pool"])
+
+
+def claim_by_batch(ask: dict[str, Any]) -> Callable[[], int]:
+    """A batch of fresh orders, decided and placed together: the very rows of single claims."""
+
+    def once() -> int:
+        with transaction.atomic():
+            placed = engine.place_many(_items(ask, BATCH))
+        return sum(isinstance(result, engine.Placed) for result in placed)
+
+    return once
+
+
+WAYS: dict[str, Callable[[dict[str, Any]], Callable[[], Any]]] = {
+    "engine": claim_by_engine,
+    "floor": claim_by_floor,
+    "cycle": claim_by_cycle,
+    "batch": claim_by_batch,
+}
+
+
+def run(ask: dict[str, Any], once: Callable[[], Any]) -> dict[str, Any]:
+    """Repeat until the time is over; with ``undo`` each claim is taken back, unmeasured."""
+    times: list[float] = []
+    count = refused = 0
+    while time.monotonic() < ask["begin"]:
+        time.sleep(0.001)
+    end = ask["begin"] + ask["seconds"]
+    while (begun := time.monotonic()) < end:
+        done = once()
+        times.append(time.monotonic() - begun)
+        if isinstance(done, int):
+            count += done
+            if not done:
+                break
+        elif done is None:
+            refused += 1
+        else:
+            count += 1
+            if ask.get("undo"):
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT bench.undo(%s)", [done])
+    return {"count": count, "refused": refused, "times": times}
+
+
+def main() -> None:
+    """Serve orders until the input ends."""
+    ways: dict[str, Callable[[], Any]] = {}
+    print("ready", flush=True)
+    for line in sys.stdin:
+        ask = json.loads(line)
+        key = json.dumps([ask["way"], ask.get("sku"), ask.get("slots"), ask.get("pool")])
+        if key not in ways:
+            ways[key] = WAYS[ask["way"]](ask)
+        if ask.get("profile"):
+            import cProfile
+
+            profile = cProfile.Profile()
+            answer = profile.runcall(run, ask, ways[key])
+            profile.dump_stats(ask["profile"])
+        else:
+            answer = run(ask, ways[key])
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

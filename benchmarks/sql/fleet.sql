@@ -1,0 +1,159 @@
+-- A fleet of any size, loaded set-based, and its return to where it was.
+CREATE SCHEMA bench;
+
+-- A stable number in [0, 1) for a node and slot, so that every load of a size is the same.
+CREATE FUNCTION bench.chance(p_node int, p_slot int) RETURNS double precision
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT (hashint8(p_node * 64::bigint + p_slot)::bigint + 2147483648) / 4294967296.0
+$$;
+
+-- Empty everything that claims and nodes write; the catalogue and the tenants stay.
+CREATE FUNCTION bench.reset() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    TRUNCATE placement_node, placement_slot, placement_claim, placement_claimdevice,
+             placement_allocation, placement_nodetask, admission_admissionrequest,
+             admission_decision, kernel_workflowrun, kernel_event, kernel_delivery,
+             kernel_idempotencykey CASCADE;
+    ALTER SEQUENCE placement_node_num RESTART;
+    UPDATE tenants_quotacounter SET used_milli = 0;
+END $$;
+
+-- p_nodes hosts of 8 slots in a pool; every slot is held with the chance p_fill by one of the
+-- tenants (one allocation a host), and every p_closed-th host takes no work (0: none).
+CREATE FUNCTION bench.load(p_pool text, p_family text, p_sku text, p_nodes int, p_fill float,
+                           p_closed int)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_pool uuid := (SELECT id FROM placement_pool WHERE name = p_pool);
+    v_family uuid := (SELECT id FROM placement_nodefamily WHERE name = p_family);
+    v_first int := coalesce((SELECT max(num) FROM placement_node), 0);
+BEGIN
+    INSERT INTO placement_node (
+           id, version, name, state, intended, zone, block, rack, generation, slot_count,
+           free_count, free_mask, exclusive_mask, layout, schedulable, boot_id, agent_version,
+           last_seen_at, health, conditions, observed, observed_seq, topology, projected,
+           family_id, pool_id)
+    SELECT gen_random_uuid(), 1, format('%s-%s', p_pool, g), 'ready', 'any', 'z1', 'b1',
+           format('r%s', g / 16), 1, 8, 8, 255, 255,
+           '0.0.0|0.0.0|0.1.0|0.1.0|1.2.0|1.2.0|1.3.0|1.3.0',
+           p_closed = 0 OR g % p_closed <> 0, 'boot-1', '1.0', now(), 'ok', '[]', '{}', 1,
+           '{}', '{}', v_family, v_pool
+      FROM generate_series(1, p_nodes) AS g;
+
+    INSERT INTO placement_slot (
+           id, version, index, state, gpu_uuid, gpu_index, numa, switch, nvlink_domain, cpuset,
+           memory_bytes, nic, nic_mode, nvme, nvme_mode, devices, device_uids, block_reason,
+           node_id)
+    SELECT gen_random_uuid(), 1, k, 'approved', format('GPU-%s-%s', n.num, k), k, k / 4,
+           format('s%s', k / 2), 'd0', format('%s-%s', k * 16, k * 16 + 15), 137438953472,
+           format('mlx5_%s', k), 'exclusive', format('nvme%s', k), 'exclusive',
+           jsonb_build_object(
+               'slot_index', k, 'gpu_uuid', format('GPU-%s-%s', n.num, k),
+               'nic', format('mlx5_%s', k), 'nvme', format('nvme%s', k), 'numa', k / 4,
+               'cpuset', format('%s-%s', k * 16, k * 16 + 15), 'memory_bytes', 137438953472,
+               'nic_mode', 'exclusive', 'nvme_mode', 'exclusive', 'extra_nics', '[]'::jsonb,
+               'extra_nvmes', '[]'::jsonb),
+           ARRAY[format('gpu:GPU-%s-%s', n.num, k), format('nic:%s:mlx5_%s', n.num, k),
+                 format('nvme:%s:nvme%s', n.num, k)],
+           '', n.id
+      FROM placement_node n, generate_series(0, 7) AS k
+     WHERE n.num > v_first;
+
+    CREATE TEMPORARY TABLE held ON COMMIT DROP AS
+    SELECT n.id AS node, n.num, gen_random_uuid() AS allocation, gen_random_uuid() AS request,
+           t.tenant_id, t.project_id, t.class_id, t.tier_id, s.id AS sku,
+           array_agg(k ORDER BY k) AS slots, sum(1 << k)::bigint AS mask, count(*)::int AS size
+      FROM placement_node n
+      CROSS JOIN generate_series(0, 7) AS k
+      JOIN bench.holder t ON t.i = n.num % (SELECT count(*) FROM bench.holder)
+      JOIN tenants_sku s ON s.name = p_sku
+     WHERE n.num > v_first AND bench.chance(n.num, k) < p_fill
+     GROUP BY n.id, n.num, t.tenant_id, t.project_id, t.class_id, t.tier_id, s.id;
+    INSERT INTO admission_admissionrequest (
+           id, tenant_id, project_id, action, sku_id, resource_class_id, tier_id, pool, slots,
+           amount_milli, wait, band, spec, state, version, code, detail, allocation_id, actor)
+    SELECT request, tenant_id, project_id, 'allocation.create', sku, class_id, tier_id, p_pool,
+           size, size * 1000, false, 1, '{}', 'admitted', 1, '', '', allocation, '{}'
+      FROM held;
+    INSERT INTO placement_allocation (
+           id, tenant_id, project_id, request_id, sku_id, name, shape, slots, tier, state, version,
+           outcome, outcome_code, outcome_detail, node_id, run_id, attempt, image, hostname,
+           ssh_keys, observed, observed_detail, price_hour_micro, currency)
+    SELECT allocation, tenant_id, project_id, request, sku, 'held', 'gpu_slice', size, 'bench',
+           'active', 1, '', '', '', node, gen_random_uuid(), 1, 'bench', 'bench', '[]', 'present',
+           '', 0, 'USD'
+      FROM held;
+    INSERT INTO placement_claim (
+           id, tenant_id, allocation_id, node_id, node_num, slot_id, slot_index, span,
+           resource_class_id, amount_milli, state, version, holder, attempt, boot_id)
+    SELECT gen_random_uuid(), h.tenant_id, h.allocation, h.node, h.num, s.id, s.index,
+           int4multirange(int4range(s.index * 1000, (s.index + 1) * 1000)), h.class_id, 1000,
+           'active', 1, 'tenant', 1, ''
+      FROM held h JOIN placement_slot s ON s.node_id = h.node AND s.index = ANY (h.slots);
+    INSERT INTO placement_claimdevice (claim_id, uid, live)
+    SELECT c.id, u.uid, true
+      FROM placement_claim c JOIN placement_slot s ON s.id = c.slot_id
+      CROSS JOIN LATERAL unnest(s.device_uids) AS u(uid)
+     WHERE c.node_num > v_first;
+    UPDATE placement_node n
+       SET free_mask = 255 & ~h.mask, free_count = 8 - h.size
+      FROM held h WHERE n.id = h.node;
+    UPDATE tenants_quotacounter c SET used_milli = used_milli + h.amount
+      FROM (SELECT tenant_id, class_id, sum(size) * 1000 AS amount FROM held GROUP BY 1, 2) h
+     WHERE c.tenant_id = h.tenant_id AND c.resource_class_id = h.class_id;
+END $$;
+
+-- Undo one allocation at once, as if it had been cleaned and proven: not part of any figure.
+CREATE FUNCTION bench.undo(p_allocation uuid) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_node uuid; v_tenant uuid; v_class uuid; v_mask bigint; v_amount bigint;
+BEGIN
+    SELECT node_id INTO v_node FROM placement_allocation WHERE id = p_allocation;
+    PERFORM FROM placement_node WHERE id = v_node FOR NO KEY UPDATE;
+    UPDATE placement_claim SET state = 'releasing' WHERE allocation_id = p_allocation;
+    UPDATE placement_claim SET state = 'released', ended_at = now()
+     WHERE allocation_id = p_allocation;
+    SELECT min(tenant_id::text)::uuid, min(resource_class_id::text)::uuid, sum(amount_milli),
+           CASE WHEN min(slot_index) < 0 THEN 255 ELSE sum(1 << slot_index) END
+      INTO v_tenant, v_class, v_amount, v_mask
+      FROM placement_claim WHERE allocation_id = p_allocation;
+    UPDATE placement_claimdevice d SET live = false
+      FROM placement_claim c WHERE c.id = d.claim_id AND c.allocation_id = p_allocation;
+    UPDATE placement_allocation SET state = 'releasing' WHERE id = p_allocation;
+    UPDATE placement_allocation SET state = 'released', released_at = now()
+     WHERE id = p_allocation;
+    UPDATE placement_node SET generation = generation + 1, free_mask = free_mask | v_mask,
+           free_count = bit_count((free_mask | v_mask)::bit(64))
+     WHERE id = v_node;
+    UPDATE tenants_quotacounter SET used_milli = used_milli - v_amount
+     WHERE tenant_id = v_tenant AND resource_class_id = v_class;
+END $$;
+
+-- Requests that wait for a pool, with their runs, for the cycle to take.
+CREATE FUNCTION bench.queue(p_pool text, p_sku text, p_count int, p_slots int, p_image text,
+                            p_actor jsonb)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    CREATE TEMPORARY TABLE waiting ON COMMIT DROP AS
+    SELECT gen_random_uuid() AS request, gen_random_uuid() AS run, g, t.*, s.id AS sku
+      FROM generate_series(1, p_count) AS g
+      JOIN bench.holder t ON t.i = g % (SELECT count(*) FROM bench.holder)
+      JOIN tenants_sku s ON s.name = p_sku;
+    INSERT INTO admission_admissionrequest (
+           id, tenant_id, project_id, action, sku_id, resource_class_id, tier_id, pool, slots,
+           amount_milli, wait, band, spec, state, version, code, detail, run_id, actor, queued_at)
+    SELECT request, tenant_id, project_id, 'allocation.create', sku, class_id, tier_id, p_pool,
+           p_slots, p_slots * 1000, true, 1,
+           jsonb_build_object('name', format('queued-%s', g), 'image', p_image,
+                              'ssh_keys', '[]'::jsonb, 'tier', ''),
+           'queued', 2, 'waiting_for_capacity', 'waits', run, p_actor,
+           clock_timestamp() + g * interval '1 microsecond'
+      FROM waiting;
+    INSERT INTO kernel_workflowrun (
+           id, kind, tenant_id, subject_kind, subject_id, state, step, attempt, steps, input,
+           actor, correlation, due_at, deadline_at, lease_epoch)
+    SELECT run, 'allocation.create', tenant_id, 'admission.admissionrequest', request, 'pending',
+           '', 0, '[]', jsonb_build_object('request', request), p_actor, '',
+           now() + interval '1 hour', now() + interval '2 hours', 0
+      FROM waiting;
+END $$;
