@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from django.db import connection
+from django.db.models import Q
 
+from gpuaas.kernel import clock
 from gpuaas.kernel.models.events import Delivery
+from gpuaas.kernel.models.work import ENDED, WorkflowRun
 from gpuaas.kernel.scope import platform_scope
+
+LATE_S = 120
+"""A run that is due longer than this has been forgotten by every worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +83,23 @@ def deliveries_set_aside() -> list[Finding]:
         ]
 
 
+def runs_left_alone() -> list[Finding]:
+    """Runs that are due for minutes and that no worker looks at, or that nothing will wake."""
+    with platform_scope():
+        late = clock.db_now() - timedelta(seconds=LATE_S)
+        rows = WorkflowRun.objects.exclude(state__in=ENDED).filter(
+            Q(due_at__isnull=True) | Q(due_at__lt=late)
+        )
+        return [
+            Finding(
+                "run_left_alone",
+                f"run {row.pk}",
+                f"{row.kind} at {row.step or 'its first step'} is due since {row.due_at}",
+                {"state": row.state, "attempt": row.attempt},
+            )
+            for row in rows.order_by("due_at")[:1000]
+        ]
+
+
 register("deliveries", deliveries_set_aside)
+register("runs", runs_left_alone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -11,12 +12,14 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
 
-from gpuaas.kernel import anchors, audits, clock, events, outbox, retention, seals
+from gpuaas.kernel import anchors, audits, clock, events, outbox, retention, seals, workflow
 from gpuaas.kernel.actor import SYSTEM
 from gpuaas.kernel.audits import Finding
 from gpuaas.kernel.chain import PLATFORM
 from gpuaas.kernel.lifecycle import registered
 from gpuaas.kernel.models import Delivery, Event, WorkflowRun
+from gpuaas.kernel.workflow import Step, Wait
+from tests.kernel.runs import Script, begin
 
 
 def ask(*words: str) -> tuple[int, str]:
@@ -58,6 +61,19 @@ def test_a_delivery_that_was_set_aside_is_found() -> None:
     event = events.record(kind="kernel.test.happened", actor=SYSTEM)
     Delivery.objects.create(event=event, subscriber="ear", state="failed", last_error="ValueError")
     assert [f.code for f in audits.deliveries_set_aside()] == ["delivery_set_aside"]
+
+
+@pytest.mark.django_db
+def test_a_run_that_no_worker_looks_at_is_found(
+    at: clock.FakeClock, define: Callable[..., str]
+) -> None:
+    run = begin(define(Step("one", Script(Wait(60)))))
+    at.advance(audits.LATE_S)
+    assert audits.runs_left_alone() == []
+    at.advance(1)
+    assert [f.subject for f in audits.runs_left_alone()] == [f"run {run.pk}"]
+    workflow.drive(run.pk)
+    assert audits.runs_left_alone() == []
 
 
 @pytest.mark.django_db(transaction=True)
