@@ -46,6 +46,7 @@ WIDTH: Final = 30
 class Authority:
     """A tenant beside a SKU: what is sold, and how much of it is theirs."""
 
+    quota: Quota | None
     tenant_id: UUID
     tenant_state: str
     tenant_slug: str
@@ -70,7 +71,6 @@ class Authority:
     hour_micro: int
     currency: str
     queue_waits: bool
-    quota: Quota | None
 
 
 def authority_from(row: Sequence[Any]) -> Authority:
@@ -79,4 +79,4 @@ def authority_from(row: Sequence[Any]) -> Authority:
     quota = None
     if version is not None and limit is not None:
         quota = Quota(limit, used, grandfathered, admitting, version)
-    return Authority(*row[1:25], quota=quota)
+    return Authority(quota, *row[1:25])
