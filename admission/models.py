@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
@@ -11,6 +12,89 @@ from admission import states
 from gpuaas.kernel.models import Base, Stateful
 from gpuaas.kernel.models.base import Grant
 from tenants.models import Project, ResourceClass, Sku, SlaTier, Tenant
+
+
+class Action(models.TextChoices):
+    """What a tenant may ask for; each passes the same gates and leaves the same record."""
+
+    LEASE = "allocation.create"
+    JOB = "job.submit"
+    SERVICE = "service.create"
+    MODEL = "model.deploy"
+    SCALE = "workload.scale"
+    BATCH_SIZE = "workload.batch_size"
+    SHARING = "gpu.sharing"
+    PLACEMENT = "workload.placement"
+    PRIORITY = "workload.priority"
+    SIGNUP = "tenant.signup"
+    DELETION = "tenant.delete"
+    QUOTA_INCREASE = "quota.increase"
+
+
+class Workload(Stateful):
+    """What a tenant wants to run: intent only, in no scheduler's words.
+
+    ``spec`` is the checked specification of its kind; ``generation`` rises with each change.
+    """
+
+    tenant_grant: ClassVar[Grant] = "read"
+    tenant_column: ClassVar[str] = "tenant_id"
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="workloads")
+    project = models.ForeignKey(Project, on_delete=models.PROTECT)
+    kind = models.CharField(max_length=8, choices=[(x, x) for x in ("job", "service", "model")])
+    name = models.CharField(max_length=120)
+    sku = models.ForeignKey(Sku, on_delete=models.PROTECT)
+    slots = models.PositiveSmallIntegerField(help_text="Per replica; 0 means whole nodes.")
+    replicas = models.PositiveIntegerField(default=1)
+    band = models.PositiveSmallIntegerField(default=0)
+    batch_size = models.PositiveIntegerField(null=True)
+    spec = models.JSONField(default=dict)
+    generation = models.PositiveIntegerField(default=1)
+    state = states.WORKLOAD.field()
+    outcome = models.CharField(max_length=12, blank=True)
+    code = models.CharField(max_length=64, blank=True)
+    ended_at = models.DateTimeField(null=True)
+
+    admit = states.WORKLOAD.move("admit")
+    stop = states.WORKLOAD.move("stop")
+    end = states.WORKLOAD.move("end")
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["tenant", "-created_at"], name="workload_tenant")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} {self.state}"
+
+
+class PolicyRule(Stateful):
+    """One version of an operator's rule, in CEL: true forbids. The name spans its versions."""
+
+    name = models.SlugField(max_length=60)
+    rule_version = models.PositiveIntegerField()
+    actions = ArrayField(models.CharField(max_length=40, choices=Action.choices), default=list)
+    expression = models.TextField(max_length=2000)
+    message = models.CharField(max_length=300)
+    unblock = models.CharField(max_length=300, blank=True)
+    tests = models.JSONField(default=list, help_text="[{name, facts, forbids}]")
+    report = models.JSONField(null=True, help_text="The last dry-run against recorded decisions.")
+    author = models.JSONField(default=dict)
+    state = states.POLICY.field()
+
+    try_out = states.POLICY.move("try_out")
+    activate = states.POLICY.move("activate")
+    retire = states.POLICY.move("retire")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["name", "rule_version"], name="one_rule_version"),
+            models.UniqueConstraint(
+                fields=["name"], name="one_active_version", condition=Q(state="active")
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} v{self.rule_version} {self.state}"
 
 
 class AdmissionRequest(Stateful):
@@ -21,12 +105,17 @@ class AdmissionRequest(Stateful):
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="requests")
     project = models.ForeignKey(Project, on_delete=models.PROTECT)
-    action = models.CharField(max_length=40, default="allocation.create")
-    sku = models.ForeignKey(Sku, on_delete=models.PROTECT)
-    resource_class = models.ForeignKey(ResourceClass, on_delete=models.PROTECT)
+    action = models.CharField(max_length=40, choices=Action.choices, default=Action.LEASE)
+    sku = models.ForeignKey(Sku, null=True, on_delete=models.PROTECT)
+    resource_class = models.ForeignKey(ResourceClass, null=True, on_delete=models.PROTECT)
     tier = models.ForeignKey(SlaTier, on_delete=models.PROTECT)
-    pool = models.CharField(max_length=60)
+    pool = models.CharField(max_length=60, blank=True)
+    workload = models.ForeignKey(
+        Workload, null=True, on_delete=models.PROTECT, related_name="requests"
+    )
+    subject_id = models.UUIDField(null=True, help_text="What the action is about, if not new.")
     slots = models.PositiveSmallIntegerField(help_text="0 means the whole node.")
+    replicas = models.PositiveIntegerField(default=1, db_default=1)
     amount_milli = models.BigIntegerField(help_text="Quota it takes when placed.")
     wait = models.BooleanField(default=False)
     band = models.PositiveSmallIntegerField(default=0)
@@ -55,7 +144,7 @@ class AdmissionRequest(Stateful):
             models.Index(fields=["tenant", "-created_at"], name="request_tenant"),
         ]
         constraints: ClassVar = [
-            models.CheckConstraint(condition=Q(amount_milli__gt=0), name="request_takes_quota")
+            models.CheckConstraint(condition=Q(amount_milli__gte=0), name="request_takes_quota")
         ]
 
     def __str__(self) -> str:
@@ -78,7 +167,18 @@ class Decision(Base):
     winner = models.JSONField(null=True)
     runner_up = models.JSONField(null=True)
     why = models.TextField(blank=True)
+    facts = models.JSONField(
+        default=dict,
+        db_default=models.Value({}, models.JSONField()),
+        help_text="What the gates looked at.",
+    )
     envelope_version = models.PositiveIntegerField(default=0)
+    policy_version = models.CharField(
+        max_length=64,
+        blank=True,
+        db_default="",
+        help_text="Digest of the active rules' names and versions.",
+    )
     digest = models.CharField(max_length=64)
 
     class Meta:

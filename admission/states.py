@@ -18,7 +18,25 @@ class RequestState(TextChoices):
     EXPIRED = "expired"
 
 
-S = RequestState
+class PolicyState(TextChoices):
+    """Whether a policy rule decides."""
+
+    DRAFT = "draft"
+    DRY_RUN = "dry_run"
+    ACTIVE = "active"
+    RETIRED = "retired"
+
+
+class WorkloadState(TextChoices):
+    """What is intended with a workload; the phase that is shown is computed."""
+
+    SUBMITTED = "submitted"
+    ADMITTED = "admitted"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+S, P, W = RequestState, PolicyState, WorkloadState
 
 REQUEST = Lifecycle(
     "admission.admissionrequest",
@@ -32,4 +50,28 @@ REQUEST = Lifecycle(
         Edge("expire", (S.QUEUED,), S.EXPIRED, "platform"),
     ),
     final=(S.ADMITTED, S.DENIED, S.WITHDRAWN, S.EXPIRED),
+)
+
+POLICY = Lifecycle(
+    "admission.policyrule",
+    PolicyState,
+    initial=P.DRAFT,
+    edges=(
+        Edge("try_out", (P.DRAFT,), P.DRY_RUN, "operator"),
+        Edge("activate", (P.DRY_RUN,), P.ACTIVE, "operator"),
+        Edge("retire", (P.DRAFT, P.DRY_RUN, P.ACTIVE), P.RETIRED, "operator"),
+    ),
+    final=(P.RETIRED,),
+)
+
+WORKLOAD = Lifecycle(
+    "admission.workload",
+    WorkloadState,
+    initial=W.SUBMITTED,
+    edges=(
+        Edge("admit", (W.SUBMITTED,), W.ADMITTED, "platform"),
+        Edge("stop", (W.SUBMITTED, W.ADMITTED), W.STOPPING, "tenant"),
+        Edge("end", (W.SUBMITTED, W.ADMITTED, W.STOPPING), W.ENDED, "platform"),
+    ),
+    final=(W.ENDED,),
 )

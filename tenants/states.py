@@ -26,7 +26,25 @@ class SkuState(TextChoices):
     RETIRED = "retired"
 
 
+class BurstState(TextChoices):
+    """Whether a burst's window is open."""
+
+    SCHEDULED = "scheduled"
+    OPEN = "open"
+    ENDED = "ended"
+
+
+class IncreaseState(TextChoices):
+    """What became of a wish for more."""
+
+    ASKED = "asked"
+    APPROVED = "approved"
+    REFUSED = "refused"
+    WITHDRAWN = "withdrawn"
+
+
 T, S = TenantState, SkuState
+B, Q = BurstState, IncreaseState
 
 TENANT = Lifecycle(
     "tenants.tenant",
@@ -52,4 +70,28 @@ SKU = Lifecycle(
         Edge("retire", (S.DRAFT, S.PUBLISHED), S.RETIRED, "operator"),
     ),
     final=(S.RETIRED,),
+)
+
+BURST = Lifecycle(
+    "tenants.burstrule",
+    BurstState,
+    initial=B.SCHEDULED,
+    edges=(
+        Edge("open", (B.SCHEDULED,), B.OPEN, "platform"),
+        Edge("close", (B.OPEN,), B.SCHEDULED, "platform"),
+        Edge("end", (B.SCHEDULED, B.OPEN), B.ENDED, "operator"),
+    ),
+    final=(B.ENDED,),
+)
+
+INCREASE = Lifecycle(
+    "tenants.quotaincrease",
+    IncreaseState,
+    initial=Q.ASKED,
+    edges=(
+        Edge("approve", (Q.ASKED,), Q.APPROVED, "operator"),
+        Edge("refuse", (Q.ASKED,), Q.REFUSED, "operator"),
+        Edge("withdraw", (Q.ASKED,), Q.WITHDRAWN, "tenant"),
+    ),
+    final=(Q.APPROVED, Q.REFUSED, Q.WITHDRAWN),
 )

@@ -295,7 +295,7 @@ def drive_all() -> None:
 
 def state_of(allocation_id: UUID) -> str:
     """The allocation's state now."""
-    return Allocation.objects.get(pk=allocation_id).state
+    return str(Allocation.objects.get(pk=allocation_id).state)
 
 
 def pending_tasks() -> int:

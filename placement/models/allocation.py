@@ -9,7 +9,7 @@ from django.contrib.postgres.fields import RangeOperators
 from django.db import models
 from django.db.models import Q
 
-from admission.models import AdmissionRequest
+from admission.models import AdmissionRequest, Workload
 from gpuaas.kernel.models import Base, Stateful
 from gpuaas.kernel.models.base import Grant
 from placement import states
@@ -37,7 +37,12 @@ class Allocation(Stateful):
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="allocations")
     project = models.ForeignKey(Project, on_delete=models.PROTECT)
-    request = models.OneToOneField(AdmissionRequest, on_delete=models.PROTECT)
+    request = models.ForeignKey(
+        AdmissionRequest, on_delete=models.PROTECT, related_name="allocations"
+    )
+    workload = models.ForeignKey(
+        Workload, null=True, on_delete=models.PROTECT, related_name="allocations"
+    )
     sku = models.ForeignKey(Sku, on_delete=models.PROTECT)
     name = models.CharField(max_length=120)
     shape = models.CharField(max_length=16)

@@ -33,6 +33,8 @@ from placement.services.nodes import discovery_order
 from placement.states import NodeState, TaskState
 
 CREDENTIAL_TTL = timedelta(hours=24)
+RENEWAL_GRACE = timedelta(days=30)
+"""How long after its end a credential may still be used for one thing: to be renewed."""
 JOIN_TTL_S = 900
 MAX_JOIN_TTL_S = 86_400
 POLL_MS = 1000
@@ -159,8 +161,12 @@ def request_authenticate(
     method: str,
     path: str,
     body: bytes,
+    renewing: bool = False,
 ) -> Node:
     """The node that signed the request. Each sequence is accepted once, rising.
+
+    A host that was off for longer than its credential lives comes back by itself:
+    ``renewing`` accepts an ended, unrevoked credential within the grace.
 
     The signature is checked before the time and the sequence are talked about, so that
     only the holder of the key learns them.
@@ -171,7 +177,8 @@ def request_authenticate(
         raise CredentialInvalid from None
     row = NodeCredential.objects.select_related("node").filter(pk=key).first()
     now = clock.db_now()
-    if row is None or row.revoked_at is not None or row.expires_at <= now:
+    grace = RENEWAL_GRACE if renewing else timedelta()
+    if row is None or row.revoked_at is not None or row.expires_at + grace <= now:
         raise CredentialInvalid
     if row.node.state == NodeState.RETIRED or not signature_holds(
         row.public_key,

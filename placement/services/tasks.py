@@ -38,8 +38,9 @@ from placement.services.slots import slots_take
 from placement.states import LIVE_CLAIM, AllocationState, NodeState, TaskState
 
 LEASE_S = 60
-POLL_MS = 1000
-JITTER_MS = 400
+POLL_LEAST_MS, POLL_MOST_MS = 1000, 15_000
+POLL_MS_A_NODE = 15
+NODE_COUNT_TTL_S = 30.0
 RETRY_S = 5
 PLATFORM = system("node-tasks")
 LIVE = [str(state) for state in LIVE_CLAIM]
@@ -100,9 +101,22 @@ def _due(node: Node, limit: int) -> list[NodeTask]:
     )
 
 
+_fleet: tuple[float, int] = (float("-inf"), 0)
+
+
+def _fleet_size() -> int:
+    """How many hosts poll, counted at most twice a minute in a process."""
+    global _fleet
+    now = clock.monotonic()
+    if now - _fleet[0] > NODE_COUNT_TTL_S:
+        _fleet = (now, Node.objects.exclude(state=NodeState.RETIRED).count())
+    return _fleet[1]
+
+
 def poll_ms() -> int:
-    """When a host asks again, spread so that hosts do not ask together."""
-    return POLL_MS + random.randrange(JITTER_MS)
+    """When a host asks again: later in a large fleet, spread so that hosts do not ask together."""
+    base = min(POLL_MOST_MS, max(POLL_LEAST_MS, POLL_MS_A_NODE * _fleet_size()))
+    return base + random.randrange(base * 2 // 5)
 
 
 @transaction.atomic

@@ -1,22 +1,64 @@
 """What is remembered about who, what is sold, and how much is theirs?"""
 
-from tenants.models.access import ApiToken, Member, Role, SshKey, User
+from tenants.models.access import (
+    ApiToken,
+    BreakGlass,
+    Invitation,
+    Member,
+    Role,
+    ServiceAccount,
+    SshKey,
+    User,
+)
+from tenants.models.authority import (
+    BurstRule,
+    DataSet,
+    EnvelopeVersion,
+    OnExcess,
+    ProjectQuota,
+    QuotaIncrease,
+    TierAssignment,
+    TierVersion,
+)
 from tenants.models.catalogue import ResourceClass, Shape, Sku, SkuPrice, SlaTier
-from tenants.models.tenancy import Envelope, Project, QuotaCounter, Tenant
+from tenants.models.cohort import Cohort, CohortCounter
+from tenants.models.tenancy import (
+    Entitlement,
+    Envelope,
+    Project,
+    QuotaCounter,
+    Tenant,
+    TenantCaps,
+)
 
 __all__ = [
     "ApiToken",
+    "BreakGlass",
+    "BurstRule",
+    "Cohort",
+    "CohortCounter",
+    "DataSet",
+    "Entitlement",
     "Envelope",
+    "EnvelopeVersion",
+    "Invitation",
     "Member",
+    "OnExcess",
     "Project",
+    "ProjectQuota",
     "QuotaCounter",
+    "QuotaIncrease",
     "ResourceClass",
     "Role",
+    "ServiceAccount",
     "Shape",
     "Sku",
     "SkuPrice",
     "SlaTier",
     "SshKey",
     "Tenant",
+    "TenantCaps",
+    "TierAssignment",
+    "TierVersion",
     "User",
 ]

@@ -96,6 +96,59 @@ class Member(Base):
         return f"{self.user_id} is {self.role}"
 
 
+class ServiceAccount(Base):
+    """An identity for a program of the tenant's: a role, tokens, no password."""
+
+    tenant_grant: ClassVar[Grant] = "write"
+    tenant_column: ClassVar[str] = "tenant_id"
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="service_accounts")
+    name = models.CharField(max_length=120)
+    role = models.CharField(max_length=10, choices=Role.choices)
+    disabled_at = models.DateTimeField(null=True)
+    created_by = models.JSONField(default=dict)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["tenant", "name"], name="one_service_account_name")
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Invitation(Base):
+    """A single-use offer of a role to a mail address; only its hash is kept."""
+
+    tenant_grant: ClassVar[Grant] = "write"
+    tenant_column: ClassVar[str] = "tenant_id"
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="invitations")
+    email = models.EmailField(max_length=254)
+    role = models.CharField(max_length=10, choices=Role.choices)
+    digest = models.BinaryField(max_length=32, unique=True)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    invited_by = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"{self.email} as {self.role}"
+
+
+class BreakGlass(Base):
+    """An operator's recorded, time-limited access to one tenant's own view."""
+
+    operator = models.ForeignKey(User, on_delete=models.PROTECT)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
+    reason = models.TextField()
+    until = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.operator_id} in {self.tenant_id} until {self.until}"
+
+
 class ApiToken(Base):
     """A hashed, scoped, expiring key. An operator's token has no tenant."""
 
@@ -103,7 +156,10 @@ class ApiToken(Base):
     tenant_column: ClassVar[str] = "tenant_id"
 
     tenant = models.ForeignKey(Tenant, null=True, on_delete=models.CASCADE, related_name="tokens")
-    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
+    user = models.ForeignKey(User, null=True, on_delete=models.CASCADE, related_name="tokens")
+    service_account = models.ForeignKey(
+        ServiceAccount, null=True, on_delete=models.CASCADE, related_name="tokens"
+    )
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE)
     name = models.CharField(max_length=120)
     key = models.CharField(max_length=12, unique=True)
@@ -118,6 +174,12 @@ class ApiToken(Base):
         indexes: ClassVar = [
             models.Index(
                 fields=["tenant", "user"], name="token_live", condition=Q(revoked_at__isnull=True)
+            )
+        ]
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(user__isnull=True) ^ Q(service_account__isnull=True),
+                name="token_has_one_owner",
             )
         ]
 

@@ -44,6 +44,28 @@ class SlaTier(Base):
         default=0, help_text="Promised availability in parts per million; 0 promises nothing."
     )
     provision_target_s = models.PositiveIntegerField(default=600)
+    throughput_floor_permille = models.PositiveIntegerField(
+        default=0,
+        db_default=0,
+        help_text="Promised share of the expected throughput; 0 promises nothing.",
+    )
+    checkpoint_grace_s = models.PositiveIntegerField(default=0, db_default=0)
+    degradation_rank = models.PositiveSmallIntegerField(
+        default=100, db_default=100, help_text="Lower degrades first when something has to give."
+    )
+    preemption = models.CharField(
+        max_length=16,
+        default="never",
+        db_default="never",
+        choices=[(x, x) for x in ("never", "when_borrowing", "by_band")],
+        help_text="When work of this tier may be preempted.",
+    )
+    credit_ladder = models.JSONField(
+        default=list,
+        db_default=models.Value([], models.JSONField()),
+        help_text="[{below_ppm, credit_permille}], steepest last.",
+    )
+    version = models.PositiveIntegerField(default=1, db_default=1)
 
     def __str__(self) -> str:
         return self.name

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
 from gpuaas.kernel.models import Base, Stateful
 from gpuaas.kernel.models.base import Grant
 from tenants import states
-from tenants.models.catalogue import ResourceClass, SlaTier
+from tenants.models.catalogue import ResourceClass, Sku, SlaTier
+from tenants.models.cohort import Cohort
 
 
 class Tenant(Stateful):
@@ -24,6 +26,21 @@ class Tenant(Stateful):
     state = states.TENANT.field()
     tier = models.ForeignKey(SlaTier, on_delete=models.PROTECT)
     state_reason = models.TextField(blank=True)
+    cohort = models.ForeignKey(Cohort, null=True, on_delete=models.PROTECT, related_name="tenants")
+    catalogue = models.CharField(
+        max_length=8,
+        default="all",
+        db_default="all",
+        choices=[("all", "every published SKU"), ("listed", "only the SKUs listed")],
+        help_text="Which SKUs the tenant may ask for.",
+    )
+    suspension = models.CharField(
+        max_length=8,
+        default="keep",
+        db_default="keep",
+        choices=[("keep", "what runs goes on"), ("release", "what runs is released")],
+        help_text="What happens to running work when the tenant is suspended.",
+    )
 
     approve = states.TENANT.move("approve")
     reject = states.TENANT.move("reject")
@@ -59,8 +76,50 @@ class Project(Base):
         return self.slug
 
 
+class Entitlement(Base):
+    """A SKU that a tenant with a listed catalogue may ask for."""
+
+    tenant_grant: ClassVar[Grant] = "read"
+    tenant_column: ClassVar[str] = "tenant_id"
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="entitlements")
+    sku = models.ForeignKey(Sku, on_delete=models.CASCADE)
+    until = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["tenant", "sku"], name="entitled_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} may ask for {self.sku_id}"
+
+
+class TenantCaps(Base):
+    """Limits beside the envelopes; empty means no limit. Amounts in millionths a month."""
+
+    tenant_grant: ClassVar[Grant] = "read"
+    tenant_column: ClassVar[str] = "tenant_id"
+
+    tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, related_name="caps")
+    allocations = models.PositiveIntegerField(null=True, help_text="Live allocations at once.")
+    slots_per_request = models.PositiveSmallIntegerField(null=True)
+    waiting = models.PositiveIntegerField(null=True, help_text="Requests that may wait at once.")
+    best_band = models.PositiveSmallIntegerField(
+        null=True, help_text="The most urgent priority band that may be asked for."
+    )
+    shapes = ArrayField(models.CharField(max_length=16), default=list, blank=True)
+    zones = ArrayField(models.CharField(max_length=40), default=list, blank=True)
+    spend_soft_micro = models.BigIntegerField(null=True)
+    spend_hard_micro = models.BigIntegerField(null=True)
+    version = models.PositiveIntegerField(default=1)
+
+    def __str__(self) -> str:
+        return f"caps of {self.tenant_id}"
+
+
 class Envelope(Base):
-    """What a tenant may hold of one resource class."""
+    """What a tenant may hold of one resource class: the version in force."""
 
     tenant_grant: ClassVar[Grant] = "read"
     tenant_column: ClassVar[str] = "tenant_id"
@@ -68,6 +127,12 @@ class Envelope(Base):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="envelopes")
     resource_class = models.ForeignKey(ResourceClass, on_delete=models.PROTECT)
     nominal_milli = models.BigIntegerField()
+    borrow_milli = models.BigIntegerField(
+        default=0, db_default=0, help_text="How much beyond nominal."
+    )
+    lend_milli = models.BigIntegerField(
+        null=True, help_text="How much of the nominal is lent when unused; empty: all."
+    )
     version = models.PositiveIntegerField(default=1)
 
     class Meta:
@@ -76,6 +141,11 @@ class Envelope(Base):
                 fields=["tenant", "resource_class"], name="one_envelope_per_class"
             ),
             models.CheckConstraint(condition=Q(nominal_milli__gte=0), name="nominal_not_negative"),
+            models.CheckConstraint(
+                condition=Q(borrow_milli__gte=0)
+                & (Q(lend_milli__isnull=True) | Q(lend_milli__gte=0)),
+                name="borrow_and_lend_not_negative",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -97,6 +167,14 @@ class QuotaCounter(models.Model):
     limit_milli = models.BigIntegerField(default=0)
     used_milli = models.BigIntegerField(default=0)
     grandfathered_milli = models.BigIntegerField(default=0)
+    borrow_milli = models.BigIntegerField(
+        default=0,
+        db_default=0,
+        help_text="Beyond the limit, while the cohort has it; open bursts included.",
+    )
+    guaranteed_milli = models.BigIntegerField(
+        default=0, db_default=0, help_text="The part of the limit that is never lent."
+    )
     admitting = models.BooleanField(
         default=True,
         help_text="False while the tenant is not active; read under this row's lock, so that "
@@ -111,7 +189,9 @@ class QuotaCounter(models.Model):
             models.CheckConstraint(
                 condition=Q(used_milli__gte=0)
                 & Q(grandfathered_milli__gte=0)
-                & Q(used_milli__lte=F("limit_milli") + F("grandfathered_milli")),
+                & Q(
+                    used_milli__lte=F("limit_milli") + F("borrow_milli") + F("grandfathered_milli")
+                ),
                 name="used_within_limit",
             ),
         ]

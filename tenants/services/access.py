@@ -130,7 +130,7 @@ def token_authenticate(text: str, *, request_id: str = "") -> Actor | None:
     )
     if row is None or not hmac.compare_digest(bytes(row.digest), tokens.digest(text, _pepper())):
         return None
-    if not row.user.is_active:
+    if row.user is None or not row.user.is_active:
         return None
     role = role_in(user_id=row.user_id, tenant_id=row.tenant_id) if row.tenant_id else ""
     if row.tenant_id and not role:

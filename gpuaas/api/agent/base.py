@@ -73,6 +73,7 @@ class AgentView(ProductView):
     authentication_classes = ()
     remembers = False
     policy: ClassVar[limits.Policy] = limits.AGENT
+    renews: ClassVar[bool] = False
     node: Node
 
     @contextmanager
@@ -90,6 +91,7 @@ class AgentView(ProductView):
             method=request.method or "",
             path=request.get_full_path(),
             body=raw_body(request),
+            renewing=self.renews,
         )
         request.auth = Actor(
             kind="node",

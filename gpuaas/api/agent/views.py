@@ -36,9 +36,10 @@ class Join(OpenView):
 
 
 class CredentialRenew(AgentView):
-    """A new credential before the old one ends."""
+    """A new credential before the old one ends, or for a host that was off for a while."""
 
     schema = None
+    renews = True
 
     def post(self, request: Request) -> Response:
         """Renew, with the same key or a new one."""

@@ -1,0 +1,144 @@
+"""Who may speak for a host, and until when?"""
+
+from __future__ import annotations
+
+import base64
+from datetime import timedelta
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from gpuaas.kernel import clock
+from nodeagent.protocol import JoinAnswer, JoinRequest, RenewRequest, request_signing_bytes
+from placement.errors import ClockSkew, CredentialInvalid, JoinTokenInvalid, ReplayedMessage
+from placement.models import JoinToken, Node, NodeCredential
+from placement.services import agents, nodes, tasks
+from tests.builders import OPERATOR, a_catalogue
+
+pytestmark = pytest.mark.django_db
+
+
+class Speaker:
+    """A host's key, and how it signs."""
+
+    def __init__(self) -> None:
+        self.key = Ed25519PrivateKey.generate()
+        raw = self.key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        self.public = base64.b64encode(raw).decode()
+        self.credential = ""
+
+    def join(self, token: str) -> JoinAnswer:
+        answer = agents.node_join(
+            message=JoinRequest(
+                token=token,
+                public_key=self.public,
+                boot_id="boot-00000001",
+                hostname="h1",
+                agent_version="1.0",
+                facts={},
+            )
+        )
+        self.credential = answer.credential_id
+        return answer
+
+    def say(self, sequence: int, *, at: int | None = None, renewing: bool = False) -> Node:
+        timestamp = int(clock.db_now().timestamp()) if at is None else at
+        signed = request_signing_bytes("POST", "/x", sequence, timestamp, b"{}")
+        return agents.request_authenticate(
+            credential_id=self.credential,
+            sequence=sequence,
+            timestamp=timestamp,
+            signature=base64.b64encode(self.key.sign(signed)).decode(),
+            method="POST",
+            path="/x",
+            body=b"{}",
+            renewing=renewing,
+        )
+
+
+def _invited(name: str = "h1") -> tuple[Node, str]:
+    a_catalogue()
+    node = nodes.node_create(name=name, actor=OPERATOR)
+    _, text = agents.join_token_create(node_id=node.pk, actor=OPERATOR)
+    return node, text
+
+
+def test_an_invitation_works_once_and_again_only_for_the_same_key() -> None:
+    node, text = _invited()
+    first, thief = Speaker(), Speaker()
+    answer = first.join(text)
+    assert answer.node_name == node.name
+    assert first.join(text).credential_id == answer.credential_id
+    with pytest.raises(JoinTokenInvalid):
+        thief.join(text)
+    assert Node.objects.get(pk=node.pk).state == "inspecting"
+    assert text not in str(JoinToken.objects.values_list("digest", flat=True))
+
+
+def test_an_invitation_ends_after_its_minutes_and_when_a_newer_one_is_made() -> None:
+    node, text = _invited()
+    _, newer = agents.join_token_create(node_id=node.pk, actor=OPERATOR)
+    with pytest.raises(JoinTokenInvalid):
+        Speaker().join(text)
+    JoinToken.objects.update(expires_at=clock.db_now() - timedelta(seconds=1))
+    with pytest.raises(JoinTokenInvalid):
+        Speaker().join(newer)
+
+
+def test_a_message_is_accepted_once_and_an_older_one_never() -> None:
+    _, text = _invited()
+    host = Speaker()
+    host.join(text)
+    assert host.say(5).name == "h1"
+    for sequence in (5, 4):
+        with pytest.raises(ReplayedMessage) as refused:
+            host.say(sequence)
+        assert refused.value.facts["last_sequence"] == 5
+    assert host.say(6).name == "h1"
+
+
+def test_a_message_from_another_time_is_told_the_servers_clock() -> None:
+    _, text = _invited()
+    host = Speaker()
+    host.join(text)
+    with pytest.raises(ClockSkew) as refused:
+        host.say(1, at=int(clock.db_now().timestamp()) - 86_400)
+    assert abs(refused.value.facts["server_time"] - clock.db_now().timestamp()) < 5
+
+
+def test_another_key_or_a_revoked_credential_is_refused_without_saying_which() -> None:
+    node, text = _invited()
+    host, thief = Speaker(), Speaker()
+    host.join(text)
+    thief.credential = host.credential
+    with pytest.raises(CredentialInvalid) as wrong_key:
+        thief.say(9)
+    agents.credential_revoke(node_id=node.pk, reason="stolen", actor=OPERATOR)
+    with pytest.raises(CredentialInvalid) as revoked:
+        host.say(10)
+    assert wrong_key.value.detail == revoked.value.detail
+
+
+def test_a_host_that_was_off_for_long_may_only_renew() -> None:
+    node, text = _invited()
+    host = Speaker()
+    host.join(text)
+    NodeCredential.objects.update(expires_at=clock.db_now() - timedelta(days=3))
+    with pytest.raises(CredentialInvalid):
+        host.say(1)
+    assert host.say(2, renewing=True).pk == node.pk
+    renewed = agents.credential_renew(
+        node=Node.objects.get(pk=node.pk), message=RenewRequest(public_key=host.public)
+    )
+    host.credential = renewed.credential_id
+    assert host.say(3).pk == node.pk
+    NodeCredential.objects.update(expires_at=clock.db_now() - timedelta(days=31))
+    with pytest.raises(CredentialInvalid):
+        host.say(4, renewing=True)
+
+
+def test_a_larger_fleet_is_asked_to_poll_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    for fleet, least, most in ((3, 1000, 1400), (1000, 15_000, 21_000), (50_000, 15_000, 21_000)):
+        monkeypatch.setattr(tasks, "_fleet", (clock.monotonic(), fleet))
+        assert least <= tasks.poll_ms() <= most
