@@ -64,7 +64,7 @@ def claim_by_engine(ask: dict[str, Any]) -> Callable[[], str | None]:
             if error.code != "sku_unavailable":
                 raise
             return None
-        return str(ticket.allocation.pk) if ticket.allocation else None
+        return str(ticket.allocation_id) if ticket.allocation_id else None
 
     return once
 

@@ -98,7 +98,11 @@ DATABASES = {
             **dict(_db.options),
             # A parked connection gives its database connection back, so few are enough.
             "pool": {"min_size": 0, "max_size": 16, "timeout": 10, "max_idle": 60},
+            # The claim path's statements are prepared (gpuaas.kernel.prepared); planning them
+            # once is enough. Django's own statements carry their values and are planned as ever.
+            "prepare_threshold": 0,
             "options": (
+                "-c plan_cache_mode=force_generic_plan "
                 "-c lock_timeout=5s -c statement_timeout=30s "
                 "-c idle_in_transaction_session_timeout=30s -c timezone=UTC"
             ),
