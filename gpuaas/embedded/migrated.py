@@ -22,7 +22,7 @@ def code_digest(root: Path = CHECKOUT, apps: Iterable[str] = APPS) -> str:
     digest = hashlib.sha256()
     files = [root / "requirements.txt"]
     for app in apps:
-        files += sorted((root / app).rglob("*.py"))
+        files += sorted(f for f in (root / app).rglob("*") if f.suffix in {".py", ".sql"})
     for file in files:
         if file.exists():
             digest.update(f"{file.relative_to(root)}\0".encode())

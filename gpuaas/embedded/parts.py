@@ -223,8 +223,8 @@ def web(env: Mapping[str, str], host: str, port: int, log_folder: Path) -> Progr
 
 
 def worker(env: Mapping[str, str], run_folder: Path, log_folder: Path) -> Program:
-    """The worker with its timer. Threads here; production uses processes (hard time limits)."""
-    command = [sys.executable, "-m", "gpuaas.worker", "--pool", "threads"]
+    """The worker, which carries the ticker. Production uses processes (hard time limits)."""
+    command = [sys.executable, "-m", "celery", "-A", "gpuaas", "worker", "--pool", "threads"]
     command += ["--concurrency", str(WORKER_THREADS), "--without-gossip", "--without-mingle"]
     command += ["--loglevel", env.get("GPUAAS_LOG_LEVEL", "INFO").upper()]
     # Celery writes it when it has read the tasks and is about to take them.
