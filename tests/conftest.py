@@ -15,6 +15,7 @@ from pathlib import Path
 
 import django
 import pytest
+from django.test import override_settings
 
 from gpuaas.embedded import processes
 from gpuaas.embedded.files import PASSABLE_FOLDER, private_folder
@@ -130,3 +131,11 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
     """The process's listener ends before its database is removed."""
     yield
     notify.hub.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_passwords() -> Iterator[None]:
+    """Hashing a password is slow on purpose; tests make many people."""
+    quick = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    with override_settings(PASSWORD_HASHERS=quick):
+        yield
