@@ -13,7 +13,9 @@ def lie(scene: Scene) -> None:
     tell.chapter("A lying cleanup blocks the slots")
     held = scene.slots_of(NODE, "first-light")
     charged = scene.used(scene.acme, "h100-slot")
-    tell.asked(f"the host is told to lie: nodeagent.simhost fault {NODE} --set lie_cleanup=...")
+    tell.asked(
+        f"the host is told to lie: nodeagent.simhost fault {NODE} --set lie_cleanup=missing_step"
+    )
     fault_set(scene.root, NODE, "lie_cleanup=missing_step")
     out = scene.gpuaas(scene.acme, "allocation release first-light --yes --wait", code=9)
     tell.shown(out.rstrip().splitlines())
@@ -44,7 +46,7 @@ def repair(scene: Scene) -> None:
     tell, name = scene.tell, "first-light"
     tell.chapter("The operator repairs it, and the proof is complete")
     fault_clear(scene.root, NODE)
-    tell.asked(f"POST /allocations/{{{name}}}/actions/retry-cleanup {{reason: disk replaced}}")
+    tell.asked(f"POST /allocations/{{{name}}}/actions/retry-cleanup {{reason: scrubber repaired}}")
     made = scene.operator.post(
         f"/allocations/{scene.leases[name]}/actions/retry-cleanup", {"reason": "scrubber repaired"}
     )

@@ -28,6 +28,7 @@ from gpuaas.embedded.runner import Runner, RunnerError
 from gpuaas.embedded.valkey import ValkeyError
 
 STEP_S = 0.15
+INTERRUPTED = "it was interrupted"
 ELSEWHERE = ("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL")
 
 CHAPTERS: tuple[Callable[[Scene], None], ...] = (
@@ -97,7 +98,7 @@ def story(*, keep: bool) -> int:
     def extra(plan: Plan) -> list[Part]:
         return [parts.load_part(plan, say), parts.fleet_part(plan, STEP_S)]
 
-    failure = "interrupted"
+    failure = INTERRUPTED
     try:
         local.up(say=say, extra=extra, on_healthy=healthy)
         if telling:
@@ -131,6 +132,10 @@ def _own_environment(root: Path) -> None:
 
 def _ended(tell: Teller, failure: str, above: Path, keep: bool) -> int:
     took = time.monotonic() - tell.began
+    if failure == INTERRUPTED:
+        _remove(above)
+        print(f"\n{INTERRUPTED}; everything is stopped", file=sys.stderr)
+        return 1
     if failure:
         print(f"\nTHE STORY DOES NOT HOLD, in chapter {tell.chapters}: {failure}", file=sys.stderr)
         print(f"logs are in {above / 'var' / 'log'}", file=sys.stderr)
@@ -138,11 +143,15 @@ def _ended(tell: Teller, failure: str, above: Path, keep: bool) -> int:
     if keep:
         print(f"\nthe data folder is kept: {above / 'var'}")
     else:
-        local.remove(above / "var")
-        above.rmdir()
+        _remove(above)
     print(
         f"\nEverything holds: {tell.checks} checks in {tell.chapters} chapters, {took:.0f} s. "
         "Everything is stopped.",
         flush=True,
     )
     return 0
+
+
+def _remove(above: Path) -> None:
+    local.remove(above / "var")
+    above.rmdir()

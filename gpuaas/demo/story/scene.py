@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from gpuaas.cli.client import OperationFailed, ProblemError
 from gpuaas.cli.problems import Json
@@ -146,7 +144,8 @@ class Scene:
     # Typing
 
     def gpuaas(self, who: Session, line: str, *, code: int = 0) -> str:
-        """Type a ``gpuaas`` command as this person; its output. Raises Broken on another code."""
+        """Type a ``gpuaas`` command as this person; its output (with
+        the messages, where it must fail). Raises Broken on another code."""
         self.tell.asked(f"$ gpuaas {line}")
         done = subprocess.run(
             [sys.executable, "-m", "gpuaas.cli.main", *shlex.split(line)],
@@ -169,15 +168,7 @@ class Scene:
         if done.returncode != code:
             words = (done.stderr or done.stdout).strip()[-800:]
             raise Broken(f"expected: exit code {code}; seen: {done.returncode}: {words}")
-        return done.stdout
-
-    def gpuaas_json(self, who: Session, line: str) -> Json:
-        """The same with ``-o json``, read. Raises Broken."""
-        text = self.gpuaas(who, f"{line} -o json")
-        answer: Any = json.loads(text)
-        if not isinstance(answer, dict):
-            raise Broken(f"expected: an object from {line}; seen: {text[:200]}")
-        return answer
+        return done.stdout if code == 0 else done.stdout + done.stderr
 
     def manage(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a management command beside the product."""
