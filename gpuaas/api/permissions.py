@@ -76,7 +76,7 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("sku-publish", "POST"): _operator("catalogue:write"),
     ("sku-retire", "POST"): _operator("catalogue:write"),
     ("sku-price", "PUT"): _operator("catalogue:write"),
-    ("offer-list", "GET"): _tenant("catalogue:read"),
+    ("offer-list", "GET"): _both("catalogue:read"),
     ("project-allocation-list", "GET"): _ALLOCATIONS,
     ("project-allocation-list", "POST"): _tenant("allocations:write"),
     ("allocation-plan", "POST"): _tenant("allocations:read"),

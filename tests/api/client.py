@@ -17,6 +17,7 @@ from tenants.models import User
 from tenants.services import access
 from tests.builders import OPERATOR, TenantWorld
 
+OTHER_ADDRESSES = ("/api", "/agent", "/livez", "/readyz", "/metrics")
 PASSWORD = "correct horse battery"
 
 
@@ -77,20 +78,21 @@ class Caller:
         sent: dict[str, Any] = dict(headers)
         if self.token:
             sent.setdefault("HTTP_AUTHORIZATION", f"Bearer {self.token}")
-        if not path.startswith("/api") and not path.startswith("/agent"):
+        if not path.startswith(OTHER_ADDRESSES):
             path = f"/api/v1{path}"
-        if isinstance(body, bytes):
-            sent.setdefault("content_type", "application/json")
-            response = self.http.generic(method, path, body, **sent)  # type: ignore[arg-type]  # bytes go as they are
-        elif body is not None:
-            response = self.http.generic(
-                method, path, json.dumps(body), content_type="application/json", **sent
-            )
-        else:
+        if body is None:
             response = self.http.generic(method, path, **sent)
+        else:
+            sent.setdefault("content_type", "application/json")
+            raw: Any = self.encoded(body)
+            response = self.http.generic(method, path, raw, **sent)
         if not getattr(response, "streaming", False):
             check_described(method, path, response)
         return response
+
+    def encoded(self, body: Any) -> bytes:
+        """The body as it is sent; bytes go as they are."""
+        return body if isinstance(body, bytes) else json.dumps(body).encode()
 
     def get(self, path: str, **headers: str) -> Any:
         """GET."""

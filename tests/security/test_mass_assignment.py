@@ -1,0 +1,137 @@
+"""Can a caller set what is not theirs to set, by sending more members than an address takes?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db import models
+
+from gpuaas.api import limits
+from gpuaas.api.routes import Route, routes
+from gpuaas.kernel.guards import guarded_models
+from tests.security.world import World, a_world, asked, body_of
+
+pytestmark = pytest.mark.django_db
+
+WRITES = [
+    (route, method)
+    for route in routes()
+    for method in route.methods
+    if method not in {"GET", "DELETE"}
+]
+# Made with each sign-in and each call, whatever is sent.
+NOT_COMPARED = {"axes", "sessions", "admin", "contenttypes", "auth"}
+BARE = {"node-discover"}
+
+
+def ours() -> list[type[models.Model]]:
+    return [m for m in apps.get_models() if m._meta.app_label not in NOT_COMPARED]
+
+
+def everything() -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of ours, without when a token or a host was last heard."""
+    found = {}
+    for model in ours():
+        fields = [
+            field.attname
+            for field in model._meta.concrete_fields
+            if not field.attname.startswith("last_")
+        ]
+        found[model._meta.label] = sorted(model._default_manager.values_list(*fields), key=str)
+    return found
+
+
+def field_names() -> list[str]:
+    """The name of every column that a model of ours has."""
+    return sorted(
+        {
+            name
+            for model in guarded_models()
+            for field in model._meta.concrete_fields
+            for name in (field.name, field.attname)
+        }
+        | {"is_staff", "is_superuser", "role", "operator", "actor"}
+    )
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    spent = limits.Spent(limits.API, True, 1000, 0)
+    monkeypatch.setattr(limits.Buckets, "spend", lambda self, policy, principal: spent)
+    return a_world()
+
+
+def is_agents(route: Route) -> bool:
+    return route.pattern.startswith("/agent/")
+
+
+def caller_for(world: World, route: Route) -> Any:
+    if is_agents(route):
+        return world.own_node
+    owner_may = route.name.split("-")[0] in {"token", "project", "ssh", "admission"}
+    owner_may |= route.name in {"allocation-plan", "allocation-detail", "allocation-release"}
+    return world.callers["owner" if owner_may else "operator"]
+
+
+def refused(world: World, route: Route, method: str) -> bool:
+    """Whether the address refuses every member that it does not declare, each by name."""
+    caller, path = caller_for(world, route), world.path(route)
+    body = body_of(route, method) or {}
+    strange = [name for name in field_names() if name not in body and name not in known(route)]
+    for start in range(0, len(strange), 90):
+        part = strange[start : start + 90]
+        answer = asked(caller, method, path, {**body, **dict.fromkeys(part, "x")})
+        named = {error["pointer"] for error in answer.json()["errors"]}
+        # An agent is told the first wrong member only.
+        expected = {f"/{name}" for name in (part[:1] if is_agents(route) else part)}
+        if answer.status_code != 400 or named != expected:
+            return False
+    return True
+
+
+def test_no_address_takes_a_member_that_it_does_not_declare(world: World) -> None:
+    before = everything()
+    taken = []
+    for route, method in WRITES:
+        if route.name not in BARE and not refused(world, route, method):
+            taken.append(f"{method} {route.name}")
+    assert taken == []
+    assert everything() == before
+
+
+OPTIONAL: dict[str, set[str]] = {
+    "signup": {"full_name"},
+    "auth-token": {"name", "scopes", "expires_in_days", "tenant"},
+    "token-list": {"scopes", "expires_in_days"},
+    "ssh-key-list": {"name"},
+    "sku-list": {
+        "description",
+        "pool",
+        "units_milli",
+        "slots_min",
+        "slots_max",
+        "exclusive_nic",
+    },
+    "project-allocation-list": {"slots", "name", "image", "ssh_keys", "wait", "tier"},
+    "allocation-plan": {"slots", "name", "image", "ssh_keys", "wait", "tier"},
+    "allocation-release": {"reason"},
+    "admission-request-withdraw": {"reason"},
+    "node-list": {"pool", "intended", "zone", "block", "rack"},
+    "node-join-token": {"ttl_s"},
+    "node-approve": {"family"},
+    "node-drain": {"slot_index"},
+    "node-undrain": {"slot_index"},
+    "tenant-list": {"tier", "owner_email"},
+    "tenant-envelope": {"reason"},
+    "agent-task-lease": {"running"},
+    "agent-task-complete": {"evidence"},
+    "agent-task-fail": {"evidence"},
+    "agent-observed": {"intended_use"},
+}
+
+
+def known(route: Route) -> set[str]:
+    """What the address takes besides what its sample body has: a change here is seen in review."""
+    return OPTIONAL.get(route.name, set())
