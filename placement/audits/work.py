@@ -13,46 +13,29 @@ SELECT a.id AS allocation, a.state, a.run_id AS run, r.kind, r.state AS run_stat
  WHERE a.state IN ('placed', 'provisioning', 'preempting', 'releasing')
    AND (r.id IS NULL OR r.ended_at < clock_timestamp() - make_interval(secs => %(grace)s))
 """
-_STUCK = """
-SELECT r.id AS run, r.kind, r.state, r.step, r.due_at
-  FROM kernel_workflowrun r
- WHERE r.ended_at IS NULL
-   AND (r.due_at IS NULL
-        OR (r.due_at < clock_timestamp() - make_interval(secs => %(grace)s)
-            AND coalesce(r.lease_until, r.due_at) < clock_timestamp()))
-"""
 _IDLE_TASKS = """
 SELECT t.id AS task, t.kind, t.state, a.state AS allocation_state
   FROM placement_nodetask t JOIN placement_allocation a ON a.id = t.allocation_id
  WHERE t.state IN ('pending', 'leased')
-   AND (a.state = 'released' OR (a.state = 'active' AND t.kind LIKE '%%provision'))
+   AND (a.state = 'released' OR (a.state = 'active' AND t.kind LIKE '%provision'))
 """
 
 
 def runs() -> list[Finding]:
-    """Whatever is on its way has a run that has not ended, and every run has its next look."""
-    grace = {"grace": GRACE_S}
+    """Whatever is on its way has a run that has not ended, and every task has a purpose."""
     return [
         *ask(
             "nobody_works_on_it",
             _UNATTENDED,
             subject="allocation {allocation}",
             detail="it is {state}; its run {run} is {run_state}",
-            params=grace,
-        ),
-        *ask(
-            "run_not_looked_at",
-            _STUCK,
-            subject="run {run}",
-            detail="{kind} is {state} at {step}; its next look was due {due_at}",
-            params=grace,
+            params={"grace": GRACE_S},
         ),
         *ask(
             "task_without_purpose",
             _IDLE_TASKS,
             subject="task {task}",
             detail="{kind} is {state}, for an allocation that is {allocation_state}",
-            params=grace,
         ),
     ]
 

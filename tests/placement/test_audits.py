@@ -14,7 +14,6 @@ from django.db import connection
 from gpuaas.kernel import audits
 from gpuaas.kernel.audits import Finding
 from gpuaas.kernel.ids import new_id
-from gpuaas.kernel.models import WorkflowRun
 from placement.audits.capacity import projections
 from placement.models import Allocation, Claim, ClaimDevice, CleanupProof, GpuDevice, Node, Slot
 from placement.services.allocations import allocation_release
@@ -30,6 +29,7 @@ TABLES = (
     "placement_claim",
     "placement_cleanupproof",
     "placement_node",
+    "placement_nodetask",
     "placement_slot",
     "tenants_quotacounter",
     "kernel_event",
@@ -263,12 +263,14 @@ CORRUPTIONS: dict[str, tuple[Plant, str, str]] = {
         "placement.runs",
         "nobody_works_on_it",
     ),
-    "a run that is never looked at again": (
-        lambda w: WorkflowRun.objects.filter(pk=w.lease.run_id).update(
-            state="running", ended_at=None, due_at=None
+    "a task for a lease that is over": (
+        lambda w: sql(
+            "UPDATE placement_nodetask SET state = 'pending' WHERE allocation_id = %s "
+            "AND kind = 'slice.vm_provision'",
+            w.lease.pk,
         ),
         "placement.runs",
-        "run_not_looked_at",
+        "task_without_purpose",
     ),
     "a state that no event led to": (
         lambda w: sql(
