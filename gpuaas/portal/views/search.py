@@ -35,11 +35,12 @@ class Search(TenantPage):
     read_action = "catalogue:read"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """The hits; a single one is gone to at once."""
+        """The hits; the only one, or the only exact one, is gone to at once."""
         words = request.GET.get("q", "").strip()[:120]
         hits = self.hits(words) if words else []
-        if len(hits) == 1:
-            return redirect(hits[0].url)
+        exact = [hit for hit in hits if hit.title.lower() == words.lower()]
+        if len(exact or hits) == 1:
+            return redirect((exact or hits)[0].url)
         return self.page("portal/search.html", find=words, hits=hits)
 
     def hits(self, words: str) -> list[Hit]:
