@@ -28,6 +28,10 @@ SETTINGS = frozenset(
         "GPUAAS_DEMO",
         "GPUAAS_EMAIL_URL",
         "GPUAAS_LOG_LEVEL",
+        "GPUAAS_OIDC_CLIENT_ID",
+        "GPUAAS_OIDC_CLIENT_SECRET",
+        "GPUAAS_OIDC_ISSUER",
+        "GPUAAS_OIDC_NAME",
         "GPUAAS_PUBLIC_URL",
         "GPUAAS_SECRET_KEY",
         "GPUAAS_WEB_HOST",
@@ -107,6 +111,39 @@ class DatabaseAddress:
 
 
 @dataclass(frozen=True)
+class OpenIdProvider:
+    """Where people may also sign in, as the platform is known there."""
+
+    issuer: str
+    client_id: str
+    client_secret: str
+    name: str
+
+    def __repr__(self) -> str:
+        return f"OpenIdProvider(issuer={self.issuer!r}, client_id={self.client_id!r})"
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> "OpenIdProvider | None":
+        """Reads GPUAAS_OIDC_*; None when there is no issuer. Raises ConfigError."""
+        issuer = _given(env, "GPUAAS_OIDC_ISSUER").rstrip("/")
+        client_id = _given(env, "GPUAAS_OIDC_CLIENT_ID")
+        if not issuer and not client_id:
+            return None
+        if not issuer or not client_id:
+            raise ConfigError("GPUAAS_OIDC_ISSUER and GPUAAS_OIDC_CLIENT_ID go together")
+        host = urlsplit(issuer).hostname or ""
+        loopback = host in {"localhost", "::1"} or host.startswith("127.")
+        if not issuer.startswith("https://") and not loopback:
+            raise ConfigError("GPUAAS_OIDC_ISSUER starts with https://")
+        return cls(
+            issuer=issuer,
+            client_id=client_id,
+            client_secret=_given(env, "GPUAAS_OIDC_CLIENT_SECRET"),
+            name=_given(env, "GPUAAS_OIDC_NAME") or host,
+        )
+
+
+@dataclass(frozen=True)
 class Config:
     """The outside facts of one process. Secrets are kept out of its text form."""
 
@@ -125,6 +162,7 @@ class Config:
     public_url: str
     email_url: str
     log_level: str
+    open_id: OpenIdProvider | None
     assumed: tuple[str, ...]
     """Names of variables that were not given and have only a stand-in value."""
 
@@ -184,6 +222,7 @@ class Config:
             public_url=_given(env, "GPUAAS_PUBLIC_URL") or f"http://{web_host}:{web_port}",
             email_url=_given(env, "GPUAAS_EMAIL_URL") or "console:",
             log_level=(_given(env, "GPUAAS_LOG_LEVEL") or "INFO").upper(),
+            open_id=OpenIdProvider.from_env(env),
             assumed=tuple(assumed),
         )
 

@@ -10,6 +10,7 @@ from django.urls import reverse_lazy
 
 from gpuaas.celery import app as celery_app
 from gpuaas.config import Config
+from gpuaas.identity import openid
 
 # Every process sends its hints through this app, not only the workers.
 celery_app.set_default()
@@ -40,6 +41,11 @@ INSTALLED_APPS = [
     "django_fsm",
     "axes",
     "csp",
+    "allauth",
+    "allauth.account",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "allauth.mfa",
     "gpuaas.kernel",
     "tenants",
     "admission",
@@ -61,6 +67,9 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    # Whoever has not given their second factor yet is nobody to all that follows.
+    "gpuaas.identity.gate.SecondFactorMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -135,6 +144,23 @@ AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
 AXES_DISABLE_ACCESS_LOG = True
+
+# allauth speaks OpenID Connect and keeps the second factors; the pages are our own.
+ACCOUNT_ADAPTER = "gpuaas.identity.adapters.AccountAdapter"
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+SOCIALACCOUNT_ADAPTER = "gpuaas.identity.adapters.OpenIdAdapter"
+SOCIALACCOUNT_STORE_TOKENS = False
+SOCIALACCOUNT_PROVIDERS = openid.providers(CONFIG.open_id)
+MFA_ADAPTER = "tenants.sealed_factors.SealedFactors"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "GPU control plane"
+# A code is good for half a minute before and after its own, so that clocks may differ.
+MFA_TOTP_TOLERANCE = 1
+# Operators need a second factor. The demo lets them in without one, and says so on the page.
+OPERATOR_FACTOR_GRACE = CONFIG.demo
 
 SESSION_COOKIE_NAME = "gpuaas_session"
 SESSION_COOKIE_HTTPONLY = True

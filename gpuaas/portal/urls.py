@@ -14,6 +14,7 @@ from gpuaas.portal.views import (
     reasons,
     requests,
     search,
+    second_factor,
     session,
 )
 
@@ -49,6 +50,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("sign-in/", session.SignIn.as_view(), name="sign-in"),
     path("sign-out/", session.SignOut.as_view(), name="sign-out"),
     path("sign-up/", session.SignUp.as_view(), name="sign-up"),
+    path("second-factor/", second_factor.Verify.as_view(), name="second-factor"),
+    path("second-factor/set-up/", second_factor.SetUp.as_view(), name="second-factor-setup"),
+    path("security/", second_factor.Security.as_view(), name="security"),
+    path("security/codes/", second_factor.RenewCodes.as_view(), name="recovery-codes"),
+    path("security/remove/", second_factor.Remove.as_view(), name="second-factor-remove"),
     path("theme/", session.Theme.as_view(), name="theme"),
     path("password/", session.PasswordChange.as_view(), name="password-change"),
     path("password/reset/", session.ResetAsk.as_view(), name="password-reset"),

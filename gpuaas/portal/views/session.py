@@ -9,10 +9,12 @@ from django.contrib import messages
 from django.contrib.auth import login, views
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse_lazy
-from django.utils.http import url_has_allowed_host_and_scheme
+from django.urls import reverse, reverse_lazy
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.views import View
 
+from gpuaas.identity import gate
+from gpuaas.identity.openid import PROVIDER_ID, provider_name
 from gpuaas.kernel import errors
 from gpuaas.kernel.actor import Actor
 from gpuaas.portal.forms import SignInForm, SignUpForm
@@ -21,6 +23,11 @@ from gpuaas.ui.pages import request_id
 from tenants.models import User
 from tenants.services.tenancy import tenant_signup
 
+GRACE = (
+    "This is a demo: operators may work without a second factor here. Anywhere else you "
+    "would set one up now."
+)
+
 
 class SignIn(views.LoginView):
     """Sign in; the lock against guessing is the authentication backend's."""
@@ -28,6 +35,33 @@ class SignIn(views.LoginView):
     template_name = "portal/sign_in.html"
     authentication_form = SignInForm
     redirect_authenticated_user = True
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """The form; whoever has given their password already goes on to the second step."""
+        if gate.pending_person(request) is not None:
+            return self.second_step()
+        return super().get(request, *args, **kwargs)
+
+    def second_step(self) -> HttpResponse:
+        """To the page that asks for a code, and from there to where the person wanted to go."""
+        back = urlencode({"next": self.get_success_url()})
+        return redirect(f"{reverse('portal:second-factor')}?{back}")
+
+    def get_context_data(self, **context: Any) -> dict[str, Any]:
+        """With the provider's name, where one is configured."""
+        return super().get_context_data(
+            open_id=provider_name(), open_id_provider=PROVIDER_ID, **context
+        )
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        """Sign in, and go on to the second step where there is one."""
+        answer = super().form_valid(form)
+        standing = gate.standing(form.get_user(), self.request.session)
+        if standing in {"code_needed", "setup_needed"}:
+            return self.second_step()
+        if standing == "grace":
+            messages.info(self.request, GRACE)
+        return answer
 
 
 class SignOut(views.LogoutView):
@@ -80,10 +114,10 @@ class Theme(View):
         if isinstance(request.user, User) and chosen in {"auto", "light", "dark"}:
             request.user.theme = chosen
             request.user.save(update_fields=["theme"])
-        return redirect(_own_address(request, request.POST.get("next", "")))
+        return redirect(own_address(request, request.POST.get("next", "")))
 
 
-def _own_address(request: HttpRequest, wanted: str) -> str:
+def own_address(request: HttpRequest, wanted: str) -> str:
     """An address of this site; anything else leads home."""
     safe = url_has_allowed_host_and_scheme(
         wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
