@@ -39,6 +39,7 @@ class EnvelopeVersion(Base):
     drain_after_s = models.PositiveIntegerField(default=86_400)
     effective_from = models.DateTimeField()
     applied_at = models.DateTimeField(null=True)
+    cancelled_at = models.DateTimeField(null=True)
     reason = models.TextField(blank=True)
     actor = models.JSONField(default=dict)
 
@@ -52,7 +53,7 @@ class EnvelopeVersion(Base):
             models.Index(
                 fields=["effective_from"],
                 name="envelope_due",
-                condition=Q(applied_at__isnull=True),
+                condition=Q(applied_at__isnull=True, cancelled_at__isnull=True),
             )
         ]
 
@@ -61,7 +62,10 @@ class EnvelopeVersion(Base):
 
 
 class ProjectQuota(models.Model):
-    """A project's own limit of one class inside the tenant's, with what it holds."""
+    """What a project holds of one class, and its own limit inside the tenant's, if it has one.
+
+    The row is made by the project's first charge, so that use is known before a limit is set.
+    """
 
     tenant_grant: ClassVar[Grant] = "read"
     tenant_column: ClassVar[str] = "tenant_id"
@@ -70,9 +74,9 @@ class ProjectQuota(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="quotas")
     resource_class = models.ForeignKey(ResourceClass, on_delete=models.PROTECT)
-    limit_milli = models.BigIntegerField()
-    used_milli = models.BigIntegerField(default=0)
-    grandfathered_milli = models.BigIntegerField(default=0)
+    limit_milli = models.BigIntegerField(null=True, help_text="Empty: only the tenant's limit.")
+    used_milli = models.BigIntegerField(default=0, db_default=0)
+    grandfathered_milli = models.BigIntegerField(default=0, db_default=0)
 
     class Meta:
         constraints: ClassVar = [
@@ -81,8 +85,12 @@ class ProjectQuota(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(used_milli__gte=0)
-                & Q(limit_milli__gte=0)
-                & Q(used_milli__lte=F("limit_milli") + F("grandfathered_milli")),
+                & Q(grandfathered_milli__gte=0)
+                & (
+                    Q(limit_milli__isnull=True)
+                    | Q(limit_milli__gte=0)
+                    & Q(used_milli__lte=F("limit_milli") + F("grandfathered_milli"))
+                ),
                 name="project_within_limit",
             ),
         ]

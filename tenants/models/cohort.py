@@ -17,6 +17,9 @@ class Cohort(Base):
     name = models.SlugField(max_length=60, unique=True)
     title = models.CharField(max_length=120, blank=True)
     parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="children")
+    depth = models.PositiveSmallIntegerField(
+        default=0, help_text="0 for a root. Parents never change, so counters lock by depth."
+    )
 
     class Meta:
         constraints: ClassVar = [

@@ -62,12 +62,14 @@ class Project(Base):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="projects")
     name = models.CharField(max_length=120)
     slug = models.SlugField(max_length=60)
+    deleted_at = models.DateTimeField(null=True, help_text="Kept as a row for what refers to it.")
 
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["tenant", "slug"],
                 name="project_slug_once_per_tenant",
+                condition=Q(deleted_at__isnull=True),
                 violation_error_message="A project of this name exists already.",
             )
         ]
@@ -174,6 +176,15 @@ class QuotaCounter(models.Model):
     )
     guaranteed_milli = models.BigIntegerField(
         default=0, db_default=0, help_text="The part of the limit that is never lent."
+    )
+    cohort = models.ForeignKey(
+        Cohort,
+        null=True,
+        on_delete=models.PROTECT,
+        help_text="The tenant's cohort; here so that it is read under this row's lock.",
+    )
+    drain_at = models.DateTimeField(
+        null=True, help_text="When what is held beyond the limit begins to be released."
     )
     admitting = models.BooleanField(
         default=True,

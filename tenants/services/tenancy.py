@@ -4,26 +4,39 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 
 from gpuaas.kernel import errors, events, ids
 from gpuaas.kernel.actor import Actor
-from gpuaas.kernel.scope import platform_scope
 from gpuaas.kernel.transitions import advance
 from tenants.domain.names import BadName, clean_name, slug_of
-from tenants.errors import EnvelopeBelowUse, NameTaken
+from tenants.errors import NameTaken
 from tenants.models import (
-    Envelope,
     Member,
     Project,
     QuotaCounter,
-    ResourceClass,
     Role,
     SlaTier,
     Tenant,
     User,
 )
+from tenants.services.envelopes import envelope_set
+from tenants.services.quota import quota_return
 from tenants.states import TenantState
+
+__all__ = [
+    "checked_name",
+    "envelope_set",
+    "member_add",
+    "project_create",
+    "quota_return",
+    "tenant_approve",
+    "tenant_create",
+    "tenant_reject",
+    "tenant_resume",
+    "tenant_signup",
+    "tenant_suspend",
+]
 
 DEFAULT_TIER = "standard"
 FIRST_PROJECT = "default"
@@ -166,66 +179,3 @@ def project_create(*, tenant_id: UUID, name: str, actor: Actor) -> Project:
         ) from taken
     events.record(kind="tenants.project.create", subject=project, actor=actor, after={"name": kept})
     return project
-
-
-@transaction.atomic
-def envelope_set(
-    *, tenant_id: UUID, resource_class: str, nominal_milli: int, reason: str, actor: Actor
-) -> Envelope:
-    """Set what the tenant may hold of a class; below what it holds is refused.
-
-    The counter is locked first, so that a placement beside this sees one limit or the other.
-    """
-    tenant = _tenant(tenant_id)
-    kind = ResourceClass.objects.filter(name=resource_class).first()
-    if kind is None:
-        raise errors.NotFound(f"There is no resource class {resource_class!r}.")
-    counter, _ = QuotaCounter.objects.get_or_create(
-        tenant=tenant,
-        resource_class=kind,
-        defaults={"admitting": tenant.state == TenantState.ACTIVE},
-    )
-    counter = QuotaCounter.objects.select_for_update(no_key=True).get(pk=counter.pk)
-    if nominal_milli < counter.used_milli:
-        raise EnvelopeBelowUse(
-            f"The tenant holds {counter.used_milli} of {resource_class}; "
-            f"{nominal_milli} would be less.",
-            used_milli=counter.used_milli,
-            asked_milli=nominal_milli,
-        )
-    envelope, created = Envelope.objects.get_or_create(
-        tenant=tenant, resource_class=kind, defaults={"nominal_milli": nominal_milli}
-    )
-    before = None if created else envelope.nominal_milli
-    if not created:
-        envelope.nominal_milli = nominal_milli
-        envelope.version += 1
-        envelope.save(update_fields=["nominal_milli", "version"])
-    counter.limit_milli = nominal_milli
-    counter.save(update_fields=["limit_milli"])
-    events.record(
-        kind="tenants.envelope.set",
-        subject=envelope,
-        actor=actor,
-        before={"nominal_milli": before},
-        after={"nominal_milli": nominal_milli, "resource_class": resource_class},
-        reason=reason,
-    )
-    return envelope
-
-
-def quota_return(*, tenant_id: UUID, amounts: dict[UUID, int]) -> None:
-    """Give back what ended claims took, in the transaction that ends them.
-
-    ``amounts`` maps resource class id to milli-units. Counters are locked in one order,
-    last in the transaction, because they are the hottest rows.
-    """
-    with platform_scope(), connection.cursor() as cursor:
-        for class_id in sorted(amounts):
-            cursor.execute(
-                "UPDATE tenants_quotacounter SET used_milli = used_milli - %s, "
-                "grandfathered_milli = greatest(0, least(grandfathered_milli, "
-                "used_milli - %s - limit_milli)) "
-                "WHERE tenant_id = %s AND resource_class_id = %s",
-                [amounts[class_id], amounts[class_id], tenant_id, class_id],
-            )
