@@ -38,7 +38,7 @@ def begin(kind: str, tenant_id: UUID | None = None, **more: object) -> WorkflowR
         tenant_id=tenant_id,
         input={"size": 2},
         actor=SYSTEM,
-        **more,  # type: ignore[arg-type]
+        **more,  # type: ignore[arg-type]  # passed through
     )
 
 

@@ -171,7 +171,7 @@ def test_a_stream_gives_news_and_heartbeats(hub: Hub) -> None:
     while not heard:
         heard = next(stream)
     assert heard == {"b"}
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()  # type: ignore[attr-defined]  # a generator, typed as an iterator
     assert hub.parked == 0
 
 

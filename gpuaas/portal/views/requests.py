@@ -79,7 +79,8 @@ class RequestPage(OneRequest):
     def get(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """The page; an admitted request leads on to its allocation."""
         row = self.row(pk)
-        offer = next((o for o in self.offers if o.sku == row.sku.name), None)
+        sku = row.sku.name if row.sku else ""
+        offer = next((o for o in self.offers if o.sku == sku), None)
         return self.page(
             "portal/request.html",
             row=row,
