@@ -7,6 +7,7 @@ an account by signing in. The second factor is asked by the gate, after every ki
 
 from __future__ import annotations
 
+import logging
 import secrets
 from typing import Any, NoReturn
 
@@ -27,6 +28,8 @@ from gpuaas.identity.openid import PROVIDER_ID
 from gpuaas.kernel import events
 from gpuaas.kernel.actor import Actor
 from tenants.models import User
+
+log = logging.getLogger(__name__)
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 NONCE = "openid_nonce"
@@ -112,6 +115,10 @@ class OpenIdAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allau
     def on_authentication_error(self, request: HttpRequest, *args: Any, **how: Any) -> NoReturn:
         """One page for every way in which the exchange can fail; nothing of it is shown."""
         cancelled = how.get("error") == "cancelled"
+        if not cancelled:
+            # The operator finds the cause here, under the request's id; no token is in it.
+            why = how.get("exception") or "no such state, or the provider's own error"
+            log.warning("a sign-in by OpenID Connect failed: %s", why)
         raise ImmediateHttpResponse(
             refused(
                 request,
@@ -189,7 +196,9 @@ class CheckedOpenId(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allaut
             answer = session.get(address)
             answer.raise_for_status()
         keys = jwt.PyJWKSet.from_dict(answer.json()).keys
-        found = [key for key in keys if key.key_id == header.get("kid")]
+        # Where there is one key only, a token need not say which it is signed with.
+        named = header.get("kid")
+        found = [key for key in keys if key.key_id == named or (named is None and len(keys) == 1)]
         if not found:
             raise OAuth2Error("The ID token is signed with a key that the provider does not show.")
         return found[0].key
