@@ -7,7 +7,7 @@ from math import ceil
 
 from placement.domain.picture import Device, GpuTile, Mesh, NodePicture, NumaColumn, SwitchBox
 
-TILE_W, TILE_H = 126, 92
+TILE_W, TILE_H = 130, 92
 TAB_H, TAB_GAP = 19, 3
 PILL_H = 24
 GAP = 12
@@ -15,7 +15,7 @@ BOX_HEAD, BOX_PAD = 20, 10
 COLUMN_HEAD, COLUMN_PAD = 44, 12
 COLUMN_GAP = 16
 BAR_H, BAR_GAP = 26, 8
-WIDEST = 1224
+WIDEST = 1040
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def lay_out(picture: NodePicture) -> Layout:
     own = _own_tabs(picture)
     count = max(1, len(picture.columns))
     room = (WIDEST - (count - 1) * COLUMN_GAP) / count - 2 * COLUMN_PAD
-    room = max(room, 2 * TILE_W + GAP + 2 * BOX_PAD)
+    room = max(room, TILE_W + 2 * BOX_PAD)
     columns: list[PlacedColumn] = []
     x = 0.0
     for column in picture.columns:

@@ -222,7 +222,7 @@ def _tile(placed: PlacedTile, base: str) -> str:
         el("rect", x=x, y=y, width=TILE_W, height=TILE_H, rx=5, cls=f"slot slot-{state}"),
         text(f"GPU {tile.index}", x + 9, y + 19, "strong"),
         text(short_gpu(tile.uuid) if tile.uuid else "UUID unknown", x + 9, y + 35, "mono"),
-        text(clip(tile.model or "model unknown", 19), x + 9, y + 49, "faint small"),
+        text(clip(tile.model or "model unknown", 18), x + 9, y + 49, "faint small"),
         text(
             size(tile.memory_bytes) if tile.memory_bytes else "memory unknown",
             x + 9,
@@ -310,9 +310,22 @@ def _links(picture: NodePicture, layout: Layout) -> list[str]:
     return lines
 
 
+def _ranges(numbers: tuple[int, ...]) -> str:
+    """Ascending numbers with runs of three and more shortened: 0-7, 9."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(
+        f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs
+    )
+
+
 def _bar(bar: PlacedBar) -> str:
     mesh = bar.mesh
-    members = ", ".join(map(str, mesh.gpus))
+    members = _ranges(mesh.gpus)
     how = "partly linked" if mesh.links else "all see all"
     if mesh.nvswitches and not mesh.links:
         how = f"through {mesh.nvswitches} NVSwitches"
@@ -322,7 +335,7 @@ def _bar(bar: PlacedBar) -> str:
         el("title", _escaped(label)),
         el("rect", x=bar.x, y=bar.y, width=bar.w, height=BAR_H, rx=4, cls="domain"),
         text(
-            clip(label, int((bar.w - 16) / 5.9)),
+            clip(label, int((bar.w - 16) / 6.6)),
             bar.x + bar.w / 2,
             bar.y + 17,
             "small strong",

@@ -15,9 +15,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("nodes/<str:name>/join-token/", nodes.JoinTokenPage.as_view(), name="node-join-token"),
     path("nodes/<str:name>/live/", nodes.NodeLive.as_view(), name="node-live"),
     path(
-        "nodes/<str:name>/slots/<int:index>/<str:action>/",
+        "nodes/<str:name>/slot/",
         nodes.ActOnSlot.as_view(),
-        name="slot-act",
+        name="node-slot",
     ),
     path("nodes/<str:name>/<str:action>/", nodes.ActOnNode.as_view(), name="node-act"),
     path("tasks/", records.Tasks.as_view(), name="tasks"),

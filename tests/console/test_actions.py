@@ -47,10 +47,13 @@ def test_a_drain_tells_what_stays_and_ends_again(fleet: Fleet) -> None:
 
 def test_one_slot_is_drained_alone(fleet: Fleet) -> None:
     browser = fleet.browser()
-    browser.send("/console/nodes/host-1/slots/7/drain/", {"reason": "fan"})
+    address = "/console/nodes/host-1/slot/"
+    browser.send(address, {"slot": "7", "do": "drain", "reason": "fan"})
     assert NodeDrain.objects.get(ended_at__isnull=True).slot_index == 7
-    assert browser.send("/console/nodes/host-1/slots/99/drain/", {"reason": "x"}).status_code == 404
-    browser.send("/console/nodes/host-1/slots/7/undrain/", {"reason": "fixed"})
+    for strange in ({"slot": "99"}, {"slot": "x"}, {"slot": "7", "do": "explode"}):
+        wish = {"do": "drain", "reason": "x", **strange}
+        assert browser.send(address, wish).status_code == 404
+    browser.send(address, {"slot": "7", "do": "undrain", "reason": "fixed"})
     assert not NodeDrain.objects.filter(ended_at__isnull=True).exists()
 
 

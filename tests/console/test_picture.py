@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpuaas.console.layout import lay_out
+from gpuaas.console.layout import TILE_W, lay_out
 from gpuaas.console.picture import describe, draw
 from nodeagent.topology.load import load_topology_file
 from nodeagent.topology.slots import topology_report
@@ -88,8 +88,8 @@ def test_no_two_parts_of_a_drawing_lie_on_each_other(name: str) -> None:
     for n, one in enumerate(tiles):
         for other in tiles[n + 1 :]:
             apart = (
-                one.x + 126 <= other.x
-                or other.x + 126 <= one.x
+                one.x + TILE_W <= other.x
+                or other.x + TILE_W <= one.x
                 or one.bottom <= other.y
                 or other.bottom <= one.y
             )

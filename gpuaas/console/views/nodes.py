@@ -205,9 +205,11 @@ class ActOnNode(OneNode):
 class ActOnSlot(OneNode):
     """Drain one slot, or end its drain."""
 
-    def post(self, request: HttpRequest, name: str, index: int, action: str) -> HttpResponse:
+    def post(self, request: HttpRequest, name: str) -> HttpResponse:
         """Do it with the reason given."""
         node = node_named(name)
+        action, slot = request.POST.get("do", ""), request.POST.get("slot", "")
+        index = int(slot) if slot.isascii() and slot.isdigit() and len(slot) < 6 else -1
         run: dict[str, Callable[..., object]] = {
             "drain": services.node_drain,
             "undrain": services.node_undrain,

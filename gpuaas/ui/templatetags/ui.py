@@ -192,7 +192,11 @@ def pairs(facts: object) -> list[tuple[str, str]]:
 
 
 def _only_for_machines(name: str, value: object) -> bool:
-    return name.endswith("_id") or (isinstance(value, str) and bool(_UUID.fullmatch(value)))
+    return (
+        name == "subject_kind"
+        or name.endswith("_id")
+        or (isinstance(value, str) and bool(_UUID.fullmatch(value)))
+    )
 
 
 def _pair(name: str, value: object) -> tuple[str, str]:
