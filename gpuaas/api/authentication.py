@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from gpuaas.api import errors
 from gpuaas.api.middleware import request_id_of
 from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.errors import PermissionDenied
 from gpuaas.kernel.scope import platform_scope
 from tenants.models import ApiToken, Member, Tenant, User
 from tenants.services import access
@@ -106,8 +107,12 @@ def tenant_id_of(named: str) -> UUID:
 
 
 def person_behind(actor: Actor) -> User:
-    """The account that an actor of kind user or token acts for."""
+    """The account that an actor of kind user or token acts for. Raises PermissionDenied for a
+    service account, which is nobody's."""
     with platform_scope():
         if actor.kind == "token":
-            return ApiToken.objects.select_related("user").get(pk=actor.id).user
+            holder = ApiToken.objects.select_related("user").get(pk=actor.id).user
+            if holder is None:
+                raise PermissionDenied("This is for people; the token is a service account's.")
+            return holder
         return User.objects.get(pk=actor.id)

@@ -124,6 +124,7 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("reason-list", "GET"): ANYONE,
     ("schema", "GET"): ANYONE,
     ("docs", "GET"): ANYONE,
+    ("problem", "GET"): ANYONE,
     ("livez", "GET"): ANYONE,
     ("readyz", "GET"): ANYONE,
     # From the machine itself without a token, so that a local scraper needs no secret.

@@ -30,7 +30,7 @@ from gpuaas.kernel.errors import (
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
-MACHINE_PATHS = ("/api/", "/agent/", "/livez", "/readyz", "/metrics")
+MACHINE_PATHS = ("/api/", "/agent/", "/problems/", "/livez", "/readyz", "/metrics")
 RETRY_AFTER_S = 2
 
 _ADMITTED_FACT_TYPES = (str, int, float, bool, type(None), list, tuple, dict)

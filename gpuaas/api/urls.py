@@ -171,6 +171,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/schema", docs.Schema.as_view(), name="schema"),
     path("api/docs/", docs.Docs.as_view(), name="docs"),
     path("agent/v1/", include(AGENT)),
+    path("problems/<slug:kind>", docs.problem_page, name="problem"),
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", metrics.Metrics.as_view(), name="metrics"),

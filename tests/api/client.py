@@ -17,7 +17,7 @@ from tenants.models import User
 from tenants.services import access
 from tests.builders import OPERATOR, TenantWorld
 
-OTHER_ADDRESSES = ("/api", "/agent", "/livez", "/readyz", "/metrics")
+OTHER_ADDRESSES = ("/api", "/agent", "/livez", "/readyz", "/metrics", "/problems")
 PASSWORD = "correct horse battery"
 
 

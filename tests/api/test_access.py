@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from allauth.mfa.totp.internal import auth as totp
+from django.conf import settings
 from django.test import Client
 
 from tenants.models import ApiToken, Member, Role, SshKey, Tenant, User
+from tenants.services import second_factor
 from tests.api.client import PASSWORD, Caller, an_operator, caller_of, operator_caller, token_of
 from tests.builders import TenantWorld, a_catalogue, a_member, a_tenant
 
@@ -72,11 +75,57 @@ def test_a_password_is_exchanged_for_a_token_that_works(world: TenantWorld) -> N
     assert Caller(body["token"]).get("/me").json()["email"] == "owner@acme.test"
 
 
-def test_an_operator_gets_a_token_without_a_tenant(world: TenantWorld) -> None:
+OPERATOR = {"email": "operator@platform.test", "password": PASSWORD}
+
+
+def test_in_the_demo_an_operator_gets_a_token_for_a_password(
+    world: TenantWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "OPERATOR_FACTOR_GRACE", True)
     an_operator()
-    answer = Caller().post("/auth/token", {"email": "operator@platform.test", "password": PASSWORD})
+    answer = Caller().post("/auth/token", OPERATOR)
     me = Caller(answer.json()["token"]).get("/me").json()
     assert (me["operator"], me["tenant"], me["via"]) == (True, None, "token")
+
+
+def test_elsewhere_an_operator_sets_a_second_factor_up_first(world: TenantWorld) -> None:
+    an_operator()
+    answer = Caller().post("/auth/token", OPERATOR)
+    assert (answer.status_code, answer.json()["code"]) == (403, "second_factor_setup_needed")
+    assert not ApiToken.objects.exists()
+
+
+def code_now(secret: str, step: int = 0) -> str:
+    counter = next(iter(totp.yield_hotp_counters_from_time())) + step
+    return str(totp.format_hotp_value(totp.hotp_value(secret, counter)))
+
+
+def test_a_password_alone_is_not_enough_where_a_second_factor_is_set_up(
+    world: TenantWorld,
+) -> None:
+    secret = second_factor.secret_new()
+    spare = second_factor.factor_add(
+        user=world.owner, secret=secret, code=code_now(secret), actor=world.actor
+    )
+    body = {"email": "owner@acme.test", "password": PASSWORD}
+    bare = Caller().post("/auth/token", body)
+    assert (bare.status_code, bare.json()["code"]) == (403, "second_factor_needed")
+    wrong = Caller().post("/auth/token", {**body, "code": "000000"})
+    assert (wrong.status_code, wrong.json()["code"]) == (403, "second_factor_wrong")
+    assert not ApiToken.objects.exists()
+    assert Caller().post("/auth/token", {**body, "code": spare[0]}).status_code == 201
+    again = Caller().post("/auth/token", {**body, "code": spare[0]})
+    assert again.json()["code"] == "second_factor_wrong"
+
+
+def test_wrong_codes_lock_the_second_factor(world: TenantWorld) -> None:
+    secret = second_factor.secret_new()
+    second_factor.factor_add(
+        user=world.owner, secret=secret, code=code_now(secret), actor=world.actor
+    )
+    body = {"email": "owner@acme.test", "password": PASSWORD, "code": "000000"}
+    answers = [Caller().post("/auth/token", body) for _ in range(6)]
+    assert answers[-1].json()["code"] == "second_factor_locked"
 
 
 def test_a_wrong_password_and_an_unknown_address_get_the_same_answer(world: TenantWorld) -> None:

@@ -14,7 +14,7 @@ from tenants.domain import roles
 from tests.api.client import described
 
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "openapi.yaml"
-PLAIN = {"livez", "readyz"}
+PLAIN = {"livez", "readyz", "problem"}
 
 
 def test_the_committed_document_is_the_one_that_the_views_make() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 from uuid import UUID
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connections
 from psycopg import errors as pg
 
 from gpuaas.api import limits
@@ -290,3 +291,53 @@ def test_list_queries_do_not_grow_with_the_list(
         )
     with django_assert_max_num_queries(14):  # type: ignore[operator]  # pytest-django's fixture
         assert len(acme.get("/ssh-keys").json()["items"]) == 30
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/projects/%00",
+        "/api/v1/projects/a%00b",
+        "/api/v1/allocations/not-a-uuid",
+        "/api/v1/allocations/00000000-0000-0000-0000-00000000000g",
+        "/api/v1/projects/" + "x" * 4000,
+        "/api/v1/projects/%F0%9F%98%80",
+        "/api/v1/projects/%ff",
+        "/api/v1/projects/..%2f..%2fetc",
+        "/api/v1//projects",
+        "/api/v1/projects/",
+    ],
+)
+def test_an_address_that_no_route_takes_is_not_found(acme: Caller, path: str) -> None:
+    answer = acme.get(path)
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_head_is_answered_like_get_without_a_body(acme: Caller) -> None:
+    answer = acme.call("HEAD", "/projects")
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_a_problems_type_leads_to_its_page() -> None:
+    answer = Caller().call("GET", "/problems/sku-unavailable")
+    assert (answer.status_code, answer.headers["Location"]) == (
+        302,
+        "/docs/reasons/sku_unavailable",
+    )
+    assert Caller().call("GET", "/problems/no-such-thing").status_code == 404
+
+
+@pytest.mark.django_db(transaction=True)
+def test_twins_with_one_key_have_one_effect_and_the_same_answer(acme: Caller) -> None:
+    def once(number: int) -> tuple[int, str]:
+        try:
+            answer = Caller(acme.token).post("/projects", {"name": "once"}, key="k1")
+            return answer.status_code, str(json.loads(answer.content).get("id"))
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = set(pool.map(once, range(24)))
+    assert {status for status, _ in answers} == {201}
+    assert len(answers) == 1
+    assert Project.objects.filter(name="once").count() == 1

@@ -103,7 +103,7 @@ def test_no_address_takes_a_member_that_it_does_not_declare(world: World) -> Non
 
 OPTIONAL: dict[str, set[str]] = {
     "signup": {"full_name"},
-    "auth-token": {"name", "scopes", "expires_in_days", "tenant"},
+    "auth-token": {"code", "name", "scopes", "expires_in_days", "tenant"},
     "token-list": {"scopes", "expires_in_days"},
     "ssh-key-list": {"name"},
     "sku-list": {

@@ -77,7 +77,7 @@ class World:
         """The address of tenant A's thing, or with other values for some parts."""
         path = route.pattern
         for part, value in (self.objects | other).items():
-            for kind in ("uuid", "name"):
+            for kind in ("uuid", "name", "slug"):
                 path = path.replace(f"<{kind}:{part}>", value)
         assert "<" not in path, f"{route.name}: no value for a part of {path}"
         return path
@@ -138,6 +138,7 @@ def a_world() -> World:
             "node": "host-1",
             "tenant": a.tenant.slug,
             "resource_class": "h100-slot",
+            "kind": "not-found",
             "task_id": str(NodeTask.objects.get(state="succeeded").pk),
         },
         own_node=own,

@@ -40,6 +40,13 @@ class SignInIn(Input):
 
     email = Text(max_length=254)
     password = Text(max_length=256, style={"input_type": "password"})
+    code = Text(
+        max_length=32,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="The second factor's current code, or a recovery code, where one is set up.",
+    )
     name = Text(max_length=120, required=False, default="command line")
     tenant = Text(
         max_length=64,

@@ -15,16 +15,18 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from gpuaas.api import errors, limits
+from gpuaas.api import errors, examples, limits
 from gpuaas.api.authentication import person_behind, tenant_id_of
 from gpuaas.api.base import OpenView, ProductView, TenantView
 from gpuaas.api.fields import Paged
 from gpuaas.api.pagination import is_id, page
 from gpuaas.api.serializers import access as wire
 from gpuaas.api.serializers.common import page_of
+from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import FieldError, InvalidRequest, NotFound
 from gpuaas.kernel.scope import platform_scope
 from tenants import selectors
+from tenants.errors import SecondFactorNeeded, SecondFactorSetUpNeeded
 from tenants.models import (
     ApiToken,
     Envelope,
@@ -35,7 +37,7 @@ from tenants.models import (
     Tenant,
     User,
 )
-from tenants.services import access, tenancy
+from tenants.services import access, second_factor, tenancy
 
 
 def _checked_email(email: str) -> str:
@@ -57,6 +59,7 @@ class Signup(OpenView):
         tags=["access"],
         request=wire.SignupIn,
         responses={201: wire.TenantOut},
+        examples=examples.SIGNUP,
     )
     def post(self, request: Request) -> Response:
         """Sign up: an account that owns a new, pending tenant."""
@@ -96,6 +99,7 @@ class AuthToken(OpenView):
         tags=["access"],
         request=wire.SignInIn,
         responses={201: wire.TokenMade},
+        examples=examples.SIGN_IN,
     )
     def post(self, request: Request) -> Response:
         """Exchange an e-mail address and password for a token."""
@@ -112,6 +116,7 @@ class AuthToken(OpenView):
         actor = access.user_actor(
             user=user, tenant_id=tenant_id, request_id=self.caller().request_id
         )
+        self._second_factor(user, given["code"], actor)
         token, text = access.token_create(
             user=user,
             tenant_id=tenant_id,
@@ -121,6 +126,16 @@ class AuthToken(OpenView):
             actor=actor,
         )
         return Response(wire.TokenMade(_with_text(token, text)).data, status=201)
+
+    def _second_factor(self, user: User, code: str, actor: Actor) -> None:
+        """The password alone is not enough where a second factor is set up, or must be."""
+        if second_factor.factor_of(user.pk) is None:
+            if second_factor.factor_required(user):
+                raise SecondFactorSetUpNeeded
+            return
+        if not code:
+            raise SecondFactorNeeded
+        second_factor.factor_verify(user=user, code=code, actor=actor)
 
     def _tenant(self, user: User, named: str) -> UUID | None:
         """The tenant the token is for. An operator who names none gets an operator's token."""
@@ -209,6 +224,7 @@ class Tokens(TenantView):
         tags=["access"],
         request=wire.TokenIn,
         responses={201: wire.TokenMade},
+        examples=examples.TOKEN,
     )
     def post(self, request: Request) -> Response:
         """Make a token. Its text is in this answer and nowhere else."""
@@ -329,6 +345,7 @@ class SshKeys(TenantView):
         tags=["access"],
         request=wire.SshKeyIn,
         responses={201: wire.SshKeyOut},
+        examples=examples.SSH_KEY,
     )
     def post(self, request: Request) -> Response:
         """Keep a public key."""

@@ -11,7 +11,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from gpuaas.api import conditional, parking
+from gpuaas.api import conditional, examples, parking
 from gpuaas.api.base import OperatorView, ProductView, TenantView
 from gpuaas.api.pagination import is_id, page
 from gpuaas.api.serializers import allocations as wire
@@ -186,6 +186,7 @@ class ProjectAllocations(TenantView):
         parameters=[wire.OrderQuery],
         request=wire.OrderIn,
         responses={202: wire.OperationOut, 200: wire.PlanOut},
+        examples=examples.ORDERS,
     )
     def post(self, request: Request, project: str) -> Response:
         """Ask for capacity. The answer is the operation that makes it, or why not.
@@ -235,6 +236,7 @@ class AllocationPlan(TenantView):
         tags=["allocations"],
         request=wire.OrderIn,
         responses=wire.PlanOut,
+        examples=examples.ORDERS,
     )
     def post(self, request: Request, project: str) -> Response:
         """Decide, search and price an order, changing nothing."""
@@ -303,6 +305,7 @@ class AllocationRelease(TenantView):
         parameters=[wire.WaitQuery],
         request=wire.ReleaseIn,
         responses={202: wire.OperationOut},
+        examples=examples.RELEASE,
     )
     def post(self, request: Request, allocation_id: UUID) -> Response:
         """Give it back, or cancel it before it is active. Repeating it has the effect of one."""

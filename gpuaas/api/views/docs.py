@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
+from django.views.decorators.http import require_safe
 from drf_spectacular.views import SpectacularSwaggerView
 from rest_framework.renderers import BaseRenderer, TemplateHTMLRenderer
 from rest_framework.request import Request
@@ -13,6 +14,7 @@ from rest_framework.request import Request
 from gpuaas.api.base import OnlyJson, StaticView
 from gpuaas.api.permissions import Declared
 from gpuaas.api.schema import document
+from gpuaas.kernel.errors import catalogue
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
@@ -56,3 +58,12 @@ class Docs(SpectacularSwaggerView):
         response = super().get(request, *args, **kwargs)  # type: ignore[no-untyped-call]  # theirs
         response.headers["Content-Security-Policy"] = PAGE_POLICY
         return response
+
+
+@require_safe
+def problem_page(request: HttpRequest, kind: str) -> HttpResponse:
+    """Where a problem's ``type`` leads: to the page of its reason code."""
+    code = kind.replace("-", "_")
+    if code not in catalogue():
+        raise Http404
+    return HttpResponseRedirect(f"/docs/reasons/{code}")

@@ -9,6 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from gpuaas.api import examples
 from gpuaas.api.base import OperatorView
 from gpuaas.api.fields import Input, Paged
 from gpuaas.api.pagination import page
@@ -114,6 +115,7 @@ class Nodes(OperatorView):
         tags=["nodes"],
         request=wire.NodeIn,
         responses={201: wire.NodeDetail},
+        examples=examples.NODE,
     )
     def post(self, request: Request) -> Response:
         """Name a host that is expected to join."""

@@ -9,6 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from gpuaas.api import examples
 from gpuaas.api.base import OperatorView
 from gpuaas.api.fields import Paged
 from gpuaas.api.pagination import is_id, page
@@ -111,6 +112,7 @@ class TenantEnvelope(OperatorView):
         tags=["tenants"],
         request=wire.EnvelopeIn,
         responses=wire.EnvelopeOut,
+        examples=examples.ENVELOPE,
     )
     def put(self, request: Request, tenant: str, resource_class: str) -> Response:
         """Set the limit. Below what is held is refused."""
