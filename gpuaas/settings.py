@@ -261,6 +261,23 @@ UNFOLD = {
     "SITE_HEADER": "GPU control plane",
     "SITE_URL": reverse_lazy("console:home"),
     "SHOW_HISTORY": False,
+    "SIDEBAR": {"navigation": "gpuaas.console.sidebar.navigation"},
+    # The accent of the pages, from light to dark.
+    "COLORS": {
+        "primary": {
+            "50": "oklch(97% .014 250)",
+            "100": "oklch(93% .032 250)",
+            "200": "oklch(88% .06 250)",
+            "300": "oklch(81% .1 250)",
+            "400": "oklch(71% .14 250)",
+            "500": "oklch(60% .15 250)",
+            "600": "oklch(46% .14 250)",
+            "700": "oklch(42% .13 250)",
+            "800": "oklch(37% .11 250)",
+            "900": "oklch(33% .09 250)",
+            "950": "oklch(25% .07 250)",
+        }
+    },
 }
 
 LOGGING = {

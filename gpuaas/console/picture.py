@@ -328,8 +328,8 @@ def _bar(bar: PlacedBar) -> str:
     members = _ranges(mesh.gpus)
     how = "partly linked" if mesh.links else "all see all"
     if mesh.nvswitches and not mesh.links:
-        how = f"through {mesh.nvswitches} NVSwitches"
-    label = f"NVLink domain {mesh.id}: GPUs {members}, {how}"
+        how = f"{mesh.nvswitches} NVSwitches"
+    label = f"NVLink {mesh.id}: GPUs {members}, {how}"
     return el(
         "g",
         el("title", _escaped(label)),

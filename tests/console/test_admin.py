@@ -109,3 +109,10 @@ def test_a_token_is_revoked_from_its_row(fleet: Fleet) -> None:
     )
     fleet.browser().send(f"/admin/tenants/apitoken/{token.pk}/revoke/", {"reason": "leaked"})
     assert ApiToken.objects.get(pk=token.pk).revoked_at is not None
+
+
+def test_every_list_is_in_the_navigation_once(fleet: Fleet) -> None:
+    page = fleet.browser().get("/admin/").content.decode()
+    for model in admin.site._registry:
+        meta = model._meta
+        assert f'href="/admin/{meta.app_label}/{meta.model_name}/"' in page, meta.label
