@@ -76,7 +76,7 @@ def test_every_page_is_clean_in_light_and_dark_and_fits_a_phone(scene: Scene, pa
         sign_in(page, scene.url, email)
         for name, path in pages:
             for scheme in ("light", "dark"):
-                page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a Literal
+                page.emulate_media(color_scheme=scheme)
                 page.set_viewport_size({"width": 1280, "height": 900})
                 page.goto(scene.url + path)
                 keep_shot(page, f"{name}-{scheme}")
