@@ -18,8 +18,6 @@ SELECT ask.i, t.id AS tenant_id, t.state AS tenant_state, t.slug, tier.id AS tie
        s.units_milli, s.slots_min, s.slots_max, s.exclusive_nic, s.isolation AS sku_isolation,
        rc.id AS class_id, rc.name AS resource_class,
        coalesce(price.hour_micro, 0) AS hour_micro, coalesce(price.currency, 'USD') AS currency,
-       EXISTS (SELECT FROM admission_admissionrequest q
-                WHERE q.state = 'queued' AND q.pool = s.pool) AS queue_waits,
        e.version, c.limit_milli, c.used_milli, c.grandfathered_milli, c.admitting
   FROM ask
   JOIN tenants_tenant t ON t.id = ask.tenant
@@ -38,7 +36,7 @@ SELECT ask.i, t.id AS tenant_id, t.state AS tenant_state, t.slug, tier.id AS tie
 Rows whose tenant or SKU does not exist are absent. Whoever places asks for its own facts in
 the same statement: one snapshot, one round trip.
 """
-WIDTH: Final = 30
+WIDTH: Final = 29
 """How many columns AUTHORITY gives."""
 
 
@@ -70,13 +68,12 @@ class Authority:
     resource_class: str
     hour_micro: int
     currency: str
-    queue_waits: bool
 
 
 def authority_from(row: Sequence[Any]) -> Authority:
     """The facts of one row of AUTHORITY."""
-    version, limit, used, grandfathered, admitting = row[25:WIDTH]
+    version, limit, used, grandfathered, admitting = row[24:WIDTH]
     quota = None
     if version is not None and limit is not None:
         quota = Quota(limit, used, grandfathered, admitting, version)
-    return Authority(quota, *row[1:25])
+    return Authority(quota, *row[1:24])

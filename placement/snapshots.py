@@ -53,6 +53,8 @@ _FREE_FOR: Final = """
 """
 _PLACES: Final = (
     """
+     , EXISTS (SELECT FROM admission_admissionrequest q
+                WHERE q.state = 'queued' AND q.pool = who.pool)
      , (SELECT string_agg(concat_ws(' ', n.num, n.generation, n.free_mask, n.slot_count,
                                     n.exclusive_mask, n.layout), E'\\n')
           FROM (SELECT n.num, n.generation, n.free_mask, n.slot_count, n.exclusive_mask, n.layout
@@ -126,7 +128,9 @@ class Look:
     image_known: bool
     keys: dict[UUID, str]
     where: Target | None
-    places: tuple[Place, ...]
+    queue_waits: bool = False
+    """Whether others wait in the SKU's pool; only ``look`` asks."""
+    places: tuple[Place, ...] = ()
     """The best-fitting nodes by free count; only ``look`` reads them."""
 
 
@@ -149,13 +153,15 @@ def _place(line: str) -> Place:
     return Place(int(num), int(generation), int(free), int(count), layout, int(exclusive))
 
 
-def _looked(row: Sequence[Any], places: str | None = None) -> Look:
-    known, keys, pool, family, slots = row[WIDTH : WIDTH + 5]
+def _looked(row: Sequence[Any]) -> Look:
+    known, keys, pool, family, slots, *more = row[WIDTH:]
+    waits, places = more or (False, None)
     return Look(
         authority=authority_from(row),
         image_known=known,
         keys={UUID(key): text for key, text in keys} if keys else {},
         where=Target(pool, family, slots) if pool and family else None,
+        queue_waits=waits,
         places=tuple(map(_place, places.split("\n"))) if places else (),
     )
 
@@ -177,7 +183,7 @@ def look(ask: Ask) -> Look | None:
             **_defaults(),
         },
     )
-    return _looked(found[0], found[0][-1]) if found else None
+    return _looked(found[0]) if found else None
 
 
 def look_many(asks: Sequence[Ask]) -> list[Look | None]:

@@ -7,11 +7,13 @@ free slots left on the node, the slots' own indices, the node's number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from heapq import heappop, heappush
 from itertools import combinations
 from math import comb
+from operator import itemgetter
 
 MAX_ENUMERATED = 20_000
 """Above this many slot sets a greedy choice by NUMA node is made instead."""
@@ -101,10 +103,10 @@ def _left_in_numa(layout: str, free: int, mask: int) -> int:
     return sum((numa & free & ~mask).bit_count() for numa in _numa_masks(layout) if numa & mask)
 
 
-def _greedy(place: Place, free: int, size: int) -> int:
+def _greedy(layout: str, free: int, size: int) -> int:
     """Fill the fullest-fitting NUMA node first; for nodes too large to enumerate."""
     mask, need = 0, size
-    parts = [numa & free for numa in _numa_masks(place.layout)]
+    parts = [numa & free for numa in _numa_masks(layout)]
     while need:
         parts = [part & ~mask for part in parts if part & ~mask]
         fitting = [part for part in parts if part.bit_count() >= need]
@@ -134,55 +136,109 @@ def _best_mask(layout: str, free: int, size: int) -> tuple[tuple[int, int, int],
     return None if best is None else (best[1], best[2])
 
 
-def best_option(place: Place, want: Want) -> Option | None:
-    """The best slot set on one node, or None when the size does not fit there."""
-    full = (1 << place.slot_count) - 1
-    if want.whole:
-        if not place.slot_count or place.free_mask != full:
-            return None
-        return Option(place.num, place.generation, full, (0, 0, 0, 0, 0, place.num))
-    free = place.free_mask & (place.exclusive_mask if want.exclusive_nic else full)
-    left = place.free_mask.bit_count() - want.slots
-    if free.bit_count() < want.slots:
+@lru_cache(maxsize=65536)
+def _best(
+    layout: str, free: int, count: int, exclusive: int, size: int, nic: bool
+) -> tuple[tuple[int, ...], int] | None:
+    """Score (without the node's number) and slot set on any node that looks like this."""
+    full = (1 << count) - 1
+    if size == 0:
+        return ((0, 0, 0, 0, 0), full) if count and free == full else None
+    usable = free & (exclusive if nic else full)
+    if not 0 < size <= usable.bit_count():
         return None
-    if comb(place.slot_count, want.slots) > MAX_ENUMERATED:
-        mask = _greedy(place, free, want.slots)
-        where = [groups(place.layout)[k] for k in indices(mask)]
+    if comb(count, size) > MAX_ENUMERATED:
+        mask = _greedy(layout, usable, size)
+        where = [groups(layout)[k] for k in indices(mask)]
         spread = (
             len({w[0] for w in where}),
             len({w[1] for w in where}),
             len({w[2] for w in where}),
         )
     else:
-        found = _best_mask(place.layout, free, want.slots)
+        found = _best_mask(layout, usable, size)
         if found is None:
             return None
         spread, mask = found
-    left_in_numa = _left_in_numa(place.layout, place.free_mask, mask)
-    return Option(
-        place.num, place.generation, mask, (*spread, left_in_numa, left, *indices(mask), place.num)
+    left = free.bit_count() - size
+    return (*spread, _left_in_numa(layout, free, mask), left, *indices(mask)), mask
+
+
+def _scored(place: Place, want: Want) -> tuple[tuple[int, ...], int] | None:
+    """The score that orders the place, ending with its number, and the slot set."""
+    best = _best(
+        place.layout,
+        place.free_mask,
+        place.slot_count,
+        place.exclusive_mask,
+        want.slots,
+        want.exclusive_nic,
     )
+    return None if best is None else ((*best[0], place.num), best[1])
+
+
+def best_option(place: Place, want: Want) -> Option | None:
+    """The best slot set on one node, or None when the size does not fit there."""
+    scored = _scored(place, want)
+    if scored is None:
+        return None
+    return Option(place.num, place.generation, scored[1], scored[0])
 
 
 def rank(places: Iterable[Place], want: Want, *, limit: int) -> list[Option]:
     """The options in order of preference, at most ``limit``."""
-    options = [option for place in places if (option := best_option(place, want))]
-    options.sort(key=lambda option: option.score)
-    return options[:limit]
+    scored = [(*found, place) for place in places if (found := _scored(place, want))]
+    first = sorted(scored, key=itemgetter(0))[:limit]
+    return [Option(place.num, place.generation, mask, score) for score, mask, place in first]
 
 
-def take(places: Sequence[Place], option: Option) -> list[Place]:
-    """The places after an option has been taken: a new value, nothing is undone."""
-    return [
-        Place(
-            p.num,
-            p.generation + 1,
-            p.free_mask & ~option.mask,
-            p.slot_count,
-            p.layout,
-            p.exclusive_mask,
-        )
-        if p.num == option.num
-        else p
-        for p in places
-    ]
+class Board:
+    """The places of a batch while it is planned: each choice sees what those before it took."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, Place] = {}
+        self._heaps: dict[Want, list[tuple[tuple[int, ...], int, int]]] = {}
+
+    def knows(self, want: Want) -> bool:
+        """Whether the candidates for this size were given already."""
+        return want in self._heaps
+
+    def offer(self, want: Want, places: Iterable[Place]) -> None:
+        """Give the candidates for a size; a place that is known keeps what was taken from it."""
+        heap: list[tuple[tuple[int, ...], int, int]] = []
+        self._heaps[want] = heap
+        for place in places:
+            kept = self._places.setdefault(place.num, place)
+            self._push(heap, kept, want)
+        # What was taken from may fit this size best now, though its snapshot did not offer it.
+        offered = {entry[0][-1] for entry in heap}
+        for num, kept in self._places.items():
+            if num not in offered:
+                self._push(heap, kept, want)
+
+    @staticmethod
+    def _push(heap: list[tuple[tuple[int, ...], int, int]], place: Place, want: Want) -> None:
+        scored = _scored(place, want)
+        if scored is not None:
+            heappush(heap, (*scored, place.generation))
+
+    def best(self, want: Want) -> Option | None:
+        """The best option for this size now."""
+        heap = self._heaps[want]
+        while heap:
+            score, mask, generation = heap[0]
+            if self._places[score[-1]].generation == generation:
+                return Option(score[-1], generation, mask, score)
+            heappop(heap)
+        return None
+
+    def take(self, option: Option) -> None:
+        """Take an option's slots: its node is offered anew to every size."""
+        self._places[option.num] = place = taken(self._places[option.num], option)
+        for want, heap in self._heaps.items():
+            self._push(heap, place, want)
+
+
+def taken(place: Place, option: Option) -> Place:
+    """The place after an option was taken from it: one generation later."""
+    return replace(place, generation=place.generation + 1, free_mask=place.free_mask & ~option.mask)

@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
         migrations.RunSQL(
             (SQL / "commit_v1.sql").read_text(encoding="utf-8"),
             "DROP FUNCTION placement_commit(jsonb, int[], int[], bigint[], bigint[], jsonb, jsonb, "
-            "boolean)",
+            "boolean); DROP TYPE placement_item",
         ),
         migrations.RunSQL(
             (SQL / "recount_v1.sql").read_text(encoding="utf-8"),

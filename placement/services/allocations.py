@@ -116,12 +116,13 @@ def allocation_request(
     """
     with platform_scope():
         ask = Ask(tenant_id, project_id, order)
-        item = requests.item_of(ask, look(ask), actor=actor)
+        met = look(ask)
+        item = requests.item_of(ask, met, actor=actor)
         refused = requests.verdict_error(item.verdict, error_for)
         if refused is not None:
             refused = requests.deny(item, refused, at_capacity=False)
         else:
-            ahead = waiting(item.authority.pool) if item.authority.queue_waits else ()
+            ahead = waiting(item.authority.pool) if met and met.queue_waits else ()
             result = place_one(item, ahead=ahead)
             if isinstance(result, Placed):
                 return _ticket(item, placed=True)

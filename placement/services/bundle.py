@@ -154,10 +154,7 @@ def commit(
         _COMMIT,
         (
             as_json(rows),
-            [place[0] for place in places],
-            [place[1] for place in places],
-            [place[2] for place in places],
-            [place[3] for place in places],
+            *("{" + ",".join(map(str, column)) + "}" for column in zip(*places, strict=True)),
             as_json(steps),
             as_json(heard),
             skip_locked,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from gpuaas.kernel.errors import ConcurrentUpdate, ProductError
-from placement.domain.fit import Option, Place, Want, rank, take
+from placement.domain.fit import Board, Option, Place, Want, rank, taken
 from placement.errors import NeverFits, SkuUnavailable
 from placement.services.bundle import Item, commit
 from placement.snapshots import Target, candidates, room
@@ -46,7 +46,6 @@ class Lost:
 
 
 Result = Placed | Unplaced
-Places = dict[tuple[Target, Want], list[Place]]
 
 
 def no_capacity(item: Item) -> ProductError:
@@ -117,30 +116,32 @@ def _place_locked(item: Item, where: Target, ahead: Sequence[Item]) -> Result:
 
 def _left_by(ahead: Sequence[Item], item: Item, where: Target) -> list[Place]:
     """The candidates for an item after those ahead of it took what they would get."""
-    places: Places = {}
-    key = (where, item.want)
-    places[key] = candidates(where, item.want, limit=CANDIDATES + len(ahead))
-    _plan(ahead, places)
-    return places[key]
+    gone: dict[int, list[Option]] = {}
+    for _, [option] in _plan(ahead):
+        gone.setdefault(option.num, []).append(option)
+    places = []
+    for place in candidates(where, item.want, limit=CANDIDATES + len(gone)):
+        for option in gone.get(place.num, ()):
+            place = taken(place, option)
+        places.append(place)
+    return places
 
 
-def _plan(items: Sequence[Item], places: Places) -> list[tuple[Item, list[Option]]]:
+def _plan(items: Sequence[Item]) -> list[tuple[Item, list[Option]]]:
     """Give each item its option in turn, each seeing what those before it took."""
+    boards: dict[Target, Board] = {}
     planned: list[tuple[Item, list[Option]]] = []
     for item in items:
         if item.where is None:
             continue
-        key = (item.where, item.want)
-        if key not in places:
-            known = {p.num: p for group in places.values() for p in group}
-            fresh = candidates(item.where, item.want, limit=CANDIDATES + len(items))
-            places[key] = [known.get(p.num, p) for p in fresh]
-        options = rank(places[key], item.want, limit=1)
-        if not options:
-            continue
-        planned.append((item, options))
-        for other in places:
-            places[other] = take(places[other], options[0])
+        board = boards.setdefault(item.where, Board())
+        if not board.knows(item.want):
+            limit = CANDIDATES + len(items)
+            board.offer(item.want, candidates(item.where, item.want, limit=limit))
+        option = board.best(item.want)
+        if option is not None:
+            board.take(option)
+            planned.append((item, [option]))
     return planned
 
 
@@ -151,7 +152,7 @@ def place_many(items: Sequence[Item]) -> list[Result | Lost]:
     the first. What was lost to others stays for another transaction.
     Raises EnvelopeExceeded or ConcurrentUpdate when the batch as a whole cannot be written.
     """
-    planned = _plan(items, {})
+    planned = _plan(items)
     position = {id(item): i for i, item in enumerate(items)}
     results: dict[int, Result | Lost] = {}
     done = commit(planned, skip_locked=True) if planned else {}
