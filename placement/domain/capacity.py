@@ -41,14 +41,22 @@ def schedulable(facts: NodeFacts) -> bool:
     )
 
 
+RESIDUE = "residue_found"
+"""The one condition that is about cleanup: an earlier tenant's traces are still there."""
+
+
 def posture(facts: NodeFacts) -> str:
-    """One of the seven postures. The most restrictive that holds is shown."""
-    if facts.state != "ready" or facts.health != "ok" or facts.blocking_conditions:
+    """One of the seven postures. The most restrictive that holds is shown.
+
+    Left-over traces alone are a cleanup that is not proven, not a broken host.
+    """
+    other = [code for code in facts.blocking_conditions if code != RESIDUE]
+    if facts.state != "ready" or facts.health == "unknown" or other or facts.approved == 0:
         return "unavailable"
-    if facts.approved == 0:
-        return "unavailable"
-    if facts.cleanup_blocked:
+    if facts.cleanup_blocked or facts.blocking_conditions:
         return "cleanup_blocked"
+    if facts.health != "ok":
+        return "unavailable"
     if facts.draining:
         return "draining"
     if facts.whole_claimed:
