@@ -178,11 +178,11 @@ class ServiceAccountDisabled(ProductError):
 
 
 class PersonNeeded(ProductError):
-    """A service account cannot do what belongs to a person."""
+    """A program cannot do what belongs to a person."""
 
     code = "person_needed"
     status = 403
-    title = "This is for people, not for service accounts"
+    title = "This is for people, not for programs"
     unblock = "Do it as a person, with your own token or in the portal."
 
 

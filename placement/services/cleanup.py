@@ -15,7 +15,9 @@ from placement.errors import NotBlocked, ReasonMissing, SecondPersonNeeded
 from placement.models import Allocation, Claim, ClaimDevice, CleanupOverride, NodeTask
 from placement.services.nodes import locked, recount
 from placement.states import LIVE_CLAIM, AllocationState, ClaimState, Outcome, TaskState
+from tenants.errors import PersonNeeded
 from tenants.models import User
+from tenants.services.access import person_id_of
 from tenants.services.tenancy import quota_return
 
 RELEASE_S = 900
@@ -223,10 +225,12 @@ def cleanup_retry(*, allocation_id: UUID, reason: str, actor: Actor) -> Workflow
 def override_request(*, allocation_id: UUID, reason: str, actor: Actor) -> list[CleanupOverride]:
     """Ask to reuse blocked capacity without proof; another operator has to approve."""
     row = _blocked(allocation_id, reason)
+    if not person_id_of(actor):
+        raise PersonNeeded
     out = []
     for claim in live_claims(row):
         override, _ = CleanupOverride.objects.get_or_create(
-            claim=claim, defaults={"reason": reason, "asked_by": actor.as_json()}
+            claim=claim, defaults={"reason": reason, "asked_by": _signed(actor)}
         )
         out.append(override)
     events.record(kind="placement.allocation.override_ask", subject=row, actor=actor, reason=reason)
@@ -238,24 +242,31 @@ def _alone() -> bool:
     return User.objects.filter(is_staff=True, is_active=True).count() < 2
 
 
-def _person(actor_json: dict[str, str]) -> str:
-    """The person behind an actor: a token's name starts with its owner's address."""
-    return actor_json.get("name", "").split(" (")[0]
+def _signed(actor: Actor) -> dict[str, str]:
+    """The actor with the id of the person behind it: two names of one person are one person."""
+    return {**actor.as_json(), "person": person_id_of(actor)}
 
 
 @transaction.atomic
 def override_approve(*, allocation_id: UUID, reason: str, actor: Actor) -> Allocation:
-    """Approve an override as a second person; the claims end, marked as overridden."""
+    """Approve an override as a second person; the claims end, marked as overridden.
+
+    Who the two are is told by their accounts, whatever token or name they use. A platform
+    with a single operator lets that one do both, which every record of it says.
+    """
     row = _blocked(allocation_id, reason)
     overrides = list(CleanupOverride.objects.filter(claim__in=live_claims(row)))
     if not overrides:
         raise errors.NotFound("Nobody has asked for an override of this cleanup.")
     alone = _alone()
-    same = _person(overrides[0].asked_by) == _person(actor.as_json())
+    asker, approver = overrides[0].asked_by.get("person", ""), person_id_of(actor)
+    if not approver:
+        raise PersonNeeded
+    same = asker == approver
     if same and not alone:
         raise SecondPersonNeeded(asked_by=overrides[0].asked_by.get("name", ""))
     for override in overrides:
-        override.approved_by = {**actor.as_json(), "alone": alone and same}
+        override.approved_by = {**_signed(actor), "alone": alone and same}
         override.approved_at = clock.db_now()
         override.save(update_fields=["approved_by", "approved_at"])
     _cancel_tasks(row, actor)

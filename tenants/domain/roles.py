@@ -17,12 +17,21 @@ ACTIONS: dict[str, frozenset[str]] = {
     "tokens:write": frozenset({"owner", "admin", "member", "viewer", "billing"}),
     "members:read": frozenset({"owner", "admin", "member", "viewer", "billing"}),
     "members:write": frozenset({"owner", "admin"}),
+    "service_accounts:read": frozenset({"owner", "admin"}),
+    "service_accounts:write": frozenset({"owner", "admin"}),
     "events:read": frozenset({"owner", "admin", "member", "viewer"}),
 }
 """Every scope of a tenant's token, and the roles that carry it."""
 
 OPERATOR_ACTIONS = frozenset(
-    {"operator:read", "nodes:write", "tenants:write", "catalogue:write", "cleanup:write"}
+    {
+        "operator:read",
+        "nodes:write",
+        "tenants:write",
+        "catalogue:write",
+        "cleanup:write",
+        "break_glass:write",
+    }
 )
 """Scopes that only an operator's token can have."""
 
@@ -34,3 +43,35 @@ def may(action: str, *, role: str, operator: bool, scopes: frozenset[str]) -> bo
     """
     allowed = operator if action in OPERATOR_ACTIONS else role in ACTIONS.get(action, frozenset())
     return allowed and (not scopes or action in scopes)
+
+
+def scopes_of(role: str) -> list[str]:
+    """What a role of a tenant carries, by name."""
+    return sorted(action for action, carriers in ACTIONS.items() if role in carriers)
+
+
+def reading_scopes_of(role: str) -> frozenset[str]:
+    """What of it only reads."""
+    return frozenset(action for action in scopes_of(role) if action.endswith(":read"))
+
+
+def matrix() -> str:
+    """Every role against every action as a table, for a reviewer: a row per action, a mark per role."""
+    names = [*sorted(RANK, key=RANK.__getitem__, reverse=True), "operator"]
+    actions = sorted([*ACTIONS, *OPERATOR_ACTIONS])
+    width = max(len(action) for action in actions) + 2
+    lines = ["".ljust(width) + "".join(name.ljust(10) for name in names).rstrip()]
+    for action in actions:
+        marks = [
+            may(
+                action,
+                role=name if name in RANK else "",
+                operator=name == "operator",
+                scopes=frozenset(),
+            )
+            for name in names
+        ]
+        lines.append(
+            action.ljust(width) + "".join(("yes" if m else "-").ljust(10) for m in marks).rstrip()
+        )
+    return "\n".join(lines) + "\n"

@@ -2,6 +2,7 @@ import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.expressions
 import django.db.models.functions.datetime
+import django.db.models.functions.text
 import django_fsm
 from django.conf import settings
 from django.db import migrations, models
@@ -927,5 +928,21 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="tierversion",
             constraint=models.UniqueConstraint(fields=("tier", "version"), name="one_tier_version"),
+        ),
+        migrations.AddConstraint(
+            model_name="breakglass",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("until__gt", models.F("created_at"))),
+                name="break_glass_has_an_end",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="invitation",
+            constraint=models.UniqueConstraint(
+                models.F("tenant"),
+                django.db.models.functions.text.Lower("email"),
+                condition=models.Q(("accepted_at__isnull", True), ("revoked_at__isnull", True)),
+                name="one_open_invitation",
+            ),
         ),
     ]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Lower, Now
 
 from gpuaas.kernel import ids
@@ -132,6 +132,16 @@ class Invitation(Base):
     revoked_at = models.DateTimeField(null=True)
     invited_by = models.JSONField(default=dict)
 
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                "tenant",
+                Lower("email"),
+                name="one_open_invitation",
+                condition=Q(accepted_at__isnull=True, revoked_at__isnull=True),
+            )
+        ]
+
     def __str__(self) -> str:
         return f"{self.email} as {self.role}"
 
@@ -139,11 +149,21 @@ class Invitation(Base):
 class BreakGlass(Base):
     """An operator's recorded, time-limited access to one tenant's own view."""
 
+    tenant_grant: ClassVar[Grant] = "read"
+    tenant_column: ClassVar[str] = "tenant_id"
+
     operator = models.ForeignKey(User, on_delete=models.PROTECT)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
     reason = models.TextField()
     until = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(until__gt=F("created_at")), name="break_glass_has_an_end"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.operator_id} in {self.tenant_id} until {self.until}"

@@ -16,8 +16,8 @@ from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
 from tenants.domain import roles, tokens
 from tenants.domain.sshkeys import BadKey, parse_public_key
-from tenants.errors import NameTaken, ScopeUnknown, SshKeyInvalid
-from tenants.models import ApiToken, Member, SshKey, User
+from tenants.errors import NameTaken, ScopeUnknown, ServiceAccountDisabled, SshKeyInvalid
+from tenants.models import ApiToken, Member, ServiceAccount, SshKey, User
 from tenants.services.tenancy import checked_name
 
 PEPPER_ID = "v1"
@@ -49,22 +49,41 @@ def user_actor(*, user: User, tenant_id: UUID | None, request_id: str = "") -> A
     )
 
 
+def person_id_of(actor: Actor) -> str:
+    """The person behind an actor, by the account's id; empty when it is nobody's.
+
+    A token acts for whoever holds it, so that two tokens of one person are one person.
+    """
+    if actor.kind == "user":
+        return actor.id
+    if actor.kind != "token":
+        return ""
+    holder = ApiToken.objects.filter(pk=actor.id).values_list("user_id", flat=True).first()
+    return str(holder) if holder else ""
+
+
 @transaction.atomic
 def token_create(
     *,
-    user: User,
+    user: User | None,
     tenant_id: UUID | None,
     name: str,
     scopes: Iterable[str],
     expires_in_days: int,
     actor: Actor,
     project_id: UUID | None = None,
+    service_account: ServiceAccount | None = None,
 ) -> tuple[ApiToken, str]:
     """A new token and its text, which is shown once and never again.
 
-    A tenant's token can carry tenant scopes, an operator's (no tenant) operator scopes.
+    It belongs to a person or to a service account. A tenant's token can carry tenant
+    scopes, an operator's (no tenant) operator scopes, a service account's those of its role.
     """
     known = roles.OPERATOR_ACTIONS if tenant_id is None else frozenset(roles.ACTIONS)
+    if service_account is not None:
+        if service_account.disabled_at is not None:
+            raise ServiceAccountDisabled
+        known = frozenset(roles.scopes_of(service_account.role))
     wanted = sorted(set(scopes))
     strange = [scope for scope in wanted if scope not in known]
     if strange:
@@ -83,10 +102,11 @@ def token_create(
         )
     key = "".join(secrets.choice(tokens.ALPHABET) for _ in range(tokens.KEY_LENGTH))
     secret = "".join(secrets.choice(tokens.ALPHABET) for _ in range(tokens.SECRET_LENGTH))
-    text = tokens.compose("pat", key, secret)
+    text = tokens.compose("svc" if service_account else "pat", key, secret)
     token = ApiToken.objects.create(
         tenant_id=tenant_id,
         user=user,
+        service_account=service_account,
         project_id=project_id,
         name=checked_name(name),
         key=key,
@@ -124,29 +144,43 @@ def token_authenticate(text: str, *, request_id: str = "") -> Actor | None:
         return None
     now = clock.db_now()
     row = (
-        ApiToken.objects.select_related("user")
+        ApiToken.objects.select_related("user", "service_account")
         .filter(Q(revoked_at__isnull=True), key=parsed.key, expires_at__gt=now)
         .first()
     )
     if row is None or not hmac.compare_digest(bytes(row.digest), tokens.digest(text, _pepper())):
         return None
-    if row.user is None or not row.user.is_active:
-        return None
-    role = role_in(user_id=row.user_id, tenant_id=row.tenant_id) if row.tenant_id else ""
-    if row.tenant_id and not role:
+    holder = _holder_of(row)
+    if holder is None:
         return None
     if row.last_used_at is None or now - row.last_used_at > LAST_USED_RESOLUTION:
         ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
+    name, role, operator = holder
     return Actor(
         kind="token",
         id=str(row.pk),
-        name=f"{row.user.email} ({row.name})",
+        name=f"{name} ({row.name})",
         tenant_id=row.tenant_id,
-        operator=row.user.is_staff and row.tenant_id is None,
+        operator=operator,
         role=role,
         scopes=frozenset(row.scopes),
         request_id=request_id,
     )
+
+
+def _holder_of(row: ApiToken) -> tuple[str, str, bool] | None:
+    """Name, role and whether an operator, of whoever holds the token; None when they may not."""
+    account = row.service_account
+    if account is not None:
+        if account.disabled_at is not None or account.tenant_id != row.tenant_id:
+            return None
+        return account.name, account.role, False
+    if row.user is None or not row.user.is_active:
+        return None
+    role = role_in(user_id=row.user.pk, tenant_id=row.tenant_id) if row.tenant_id else ""
+    if row.tenant_id and not role:
+        return None
+    return row.user.email, role, row.user.is_staff and row.tenant_id is None
 
 
 @transaction.atomic
