@@ -9,13 +9,16 @@ from gpuaas.api.views import (
     access,
     allocations,
     catalogue,
+    cleanup,
     docs,
     events,
     health,
     metrics,
     nodes,
     operations,
+    projects,
     requests,
+    sign_in,
     stream,
     tenants,
 )
@@ -38,16 +41,16 @@ class NameConverter:
 register_converter(NameConverter, "name")
 
 ACCESS: list[URLPattern | URLResolver] = [
-    path("signup", access.Signup.as_view(), name="signup"),
-    path("auth/token", access.AuthToken.as_view(), name="auth-token"),
-    path("me", access.Me.as_view(), name="me"),
+    path("signup", sign_in.Signup.as_view(), name="signup"),
+    path("auth/token", sign_in.AuthToken.as_view(), name="auth-token"),
+    path("me", sign_in.Me.as_view(), name="me"),
     path("tokens", access.Tokens.as_view(), name="token-list"),
     path("tokens/<uuid:token_id>", access.TokenDetail.as_view(), name="token-detail"),
-    path("projects", access.Projects.as_view(), name="project-list"),
-    path("projects/<name:project>", access.ProjectDetail.as_view(), name="project-detail"),
+    path("projects", projects.Projects.as_view(), name="project-list"),
+    path("projects/<name:project>", projects.ProjectDetail.as_view(), name="project-detail"),
     path("ssh-keys", access.SshKeys.as_view(), name="ssh-key-list"),
     path("ssh-keys/<uuid:key_id>", access.SshKeyDetail.as_view(), name="ssh-key-detail"),
-    path("envelopes", access.Envelopes.as_view(), name="envelope-list"),
+    path("envelopes", projects.Envelopes.as_view(), name="envelope-list"),
 ]
 
 CATALOGUE: list[URLPattern | URLResolver] = [
@@ -85,17 +88,17 @@ LEASES: list[URLPattern | URLResolver] = [
     path(f"{_ONE}/explain", allocations.AllocationExplain.as_view(), name="allocation-explain"),
     path(
         f"{_ONE}/actions/retry-cleanup",
-        allocations.AllocationRetryCleanup.as_view(),
+        cleanup.AllocationRetryCleanup.as_view(),
         name="allocation-retry-cleanup",
     ),
     path(
         f"{_ONE}/actions/override",
-        allocations.AllocationOverride.as_view(),
+        cleanup.AllocationOverride.as_view(),
         name="allocation-override",
     ),
     path(
         f"{_ONE}/actions/approve-override",
-        allocations.AllocationOverrideApprove.as_view(),
+        cleanup.AllocationOverrideApprove.as_view(),
         name="allocation-override-approve",
     ),
     path("admission-requests", requests.AdmissionRequests.as_view(), name="admission-request-list"),

@@ -72,7 +72,7 @@ def test_a_method_that_does_not_exist_is_told_with_those_that_do(acme: Caller) -
 
 def test_a_lost_database_is_told_as_503_and_when_to_come_again(acme: Caller) -> None:
     with mock.patch(
-        "gpuaas.api.views.access.selectors.project_list", side_effect=OperationalError("gone")
+        "gpuaas.api.views.projects.selectors.project_list", side_effect=OperationalError("gone")
     ):
         answer = acme.get("/projects")
     body = answer.json()
@@ -85,14 +85,14 @@ def test_a_lost_database_is_told_as_503_and_when_to_come_again(acme: Caller) -> 
 def test_a_deadlock_is_told_as_a_conflict_to_retry(acme: Caller) -> None:
     failure = OperationalError("deadlock detected")
     failure.__cause__ = pg.DeadlockDetected()
-    with mock.patch("gpuaas.api.views.access.tenancy.project_create", side_effect=failure):
+    with mock.patch("gpuaas.api.views.projects.tenancy.project_create", side_effect=failure):
         answer = acme.post("/projects", {"name": "x"})
     assert (answer.status_code, answer.json()["code"]) == (409, "concurrent_update")
 
 
 def test_an_unknown_failure_tells_nothing_of_the_inside(acme: Caller) -> None:
     with mock.patch(
-        "gpuaas.api.views.access.selectors.project_list", side_effect=RuntimeError("secret-xyz")
+        "gpuaas.api.views.projects.selectors.project_list", side_effect=RuntimeError("secret-xyz")
     ):
         answer = acme.get("/projects")
     assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")

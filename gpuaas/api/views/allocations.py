@@ -12,21 +12,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpuaas.api import conditional, examples, parking
-from gpuaas.api.base import OperatorView, ProductView, TenantView
+from gpuaas.api.base import ProductView, TenantView
 from gpuaas.api.pagination import is_id, page
 from gpuaas.api.serializers import allocations as wire
-from gpuaas.api.serializers.common import ExplanationOut, Reasoned, Timeline, page_of
-from gpuaas.api.serializers.nodes import OverrideList
-from gpuaas.api.views.access import project_named
+from gpuaas.api.serializers.common import ExplanationOut, Timeline, page_of
 from gpuaas.api.views.operations import answered_when_done, operation_response
+from gpuaas.api.views.projects import project_named
 from gpuaas.kernel.errors import NotFound, catalogue
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.scope import platform_scope
 from placement import selectors
 from placement.domain.order import AllocationOrder
-from placement.models import Allocation, CleanupOverride, Node
+from placement.models import Allocation, Node
 from placement.services import allocations as service
-from placement.services import cleanup
 
 
 def allocations_of(view: ProductView) -> QuerySet[Allocation]:
@@ -349,73 +347,3 @@ class AllocationExplain(TenantView):
         row = allocation_of(self, allocation_id)
         found = selectors.allocation_explain(row.pk, operator=self.actor.operator)
         return Response(ExplanationOut(found).data)
-
-
-class AllocationRetryCleanup(OperatorView):
-    """Another try at the proof."""
-
-    @extend_schema(
-        operation_id="allocation_retry_cleanup",
-        tags=["cleanup"],
-        request=Reasoned,
-        responses={202: wire.OperationOut},
-    )
-    def post(self, request: Request, allocation_id: UUID) -> Response:
-        """Try a blocked cleanup again, after the host has been repaired."""
-        given = Reasoned.read(request.data)
-        run = cleanup.cleanup_retry(
-            allocation_id=allocation_id, reason=given["reason"], actor=self.actor
-        )
-        return operation_response(run, status=202)
-
-
-def overrides_shown(allocation_id: UUID) -> dict[str, Any]:
-    """The overrides of an allocation's claims."""
-    rows = CleanupOverride.objects.filter(claim__allocation_id=allocation_id)
-    items = [
-        {
-            "claim": row.claim_id,
-            "reason": row.reason,
-            "asked_by": row.asked_by,
-            "approved_by": row.approved_by,
-            "approved_at": row.approved_at,
-        }
-        for row in rows.order_by("claim__slot_index")
-    ]
-    return dict(OverrideList({"items": items}).data)
-
-
-class AllocationOverride(OperatorView):
-    """A decision to reuse without proof."""
-
-    @extend_schema(
-        operation_id="allocation_override",
-        tags=["cleanup"],
-        request=Reasoned,
-        responses={202: OverrideList},
-    )
-    def post(self, request: Request, allocation_id: UUID) -> Response:
-        """Ask for an override of the missing proof. Another operator has to approve it."""
-        given = Reasoned.read(request.data)
-        cleanup.override_request(
-            allocation_id=allocation_id, reason=given["reason"], actor=self.actor
-        )
-        return Response(overrides_shown(allocation_id), status=202)
-
-
-class AllocationOverrideApprove(OperatorView):
-    """The second person's word."""
-
-    @extend_schema(
-        operation_id="allocation_override_approve",
-        tags=["cleanup"],
-        request=Reasoned,
-        responses={200: OverrideList},
-    )
-    def post(self, request: Request, allocation_id: UUID) -> Response:
-        """Approve an override that somebody else has asked for."""
-        given = Reasoned.read(request.data)
-        cleanup.override_approve(
-            allocation_id=allocation_id, reason=given["reason"], actor=self.actor
-        )
-        return Response(overrides_shown(allocation_id))

@@ -15,7 +15,7 @@ from gpuaas.api.fields import Paged
 from gpuaas.api.pagination import is_id, page
 from gpuaas.api.serializers import access as wire
 from gpuaas.api.serializers.common import Reasoned, page_of
-from gpuaas.api.views.access import envelopes_shown
+from gpuaas.api.views.projects import envelopes_shown
 from gpuaas.kernel.errors import NotFound
 from tenants import selectors
 from tenants.models import Envelope, Tenant

@@ -1,0 +1,88 @@
+"""What do operators do when the proof of cleanup is missing?"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from gpuaas.api.base import OperatorView
+from gpuaas.api.serializers import allocations as wire
+from gpuaas.api.serializers.common import Reasoned
+from gpuaas.api.serializers.nodes import OverrideList
+from gpuaas.api.views.operations import operation_response
+from placement.models import CleanupOverride
+from placement.services import cleanup
+
+
+class AllocationRetryCleanup(OperatorView):
+    """Another try at the proof."""
+
+    @extend_schema(
+        operation_id="allocation_retry_cleanup",
+        tags=["cleanup"],
+        request=Reasoned,
+        responses={202: wire.OperationOut},
+    )
+    def post(self, request: Request, allocation_id: UUID) -> Response:
+        """Try a blocked cleanup again, after the host has been repaired."""
+        given = Reasoned.read(request.data)
+        run = cleanup.cleanup_retry(
+            allocation_id=allocation_id, reason=given["reason"], actor=self.actor
+        )
+        return operation_response(run, status=202)
+
+
+def overrides_shown(allocation_id: UUID) -> dict[str, Any]:
+    """The overrides of an allocation's claims."""
+    rows = CleanupOverride.objects.filter(claim__allocation_id=allocation_id)
+    items = [
+        {
+            "claim": row.claim_id,
+            "reason": row.reason,
+            "asked_by": row.asked_by,
+            "approved_by": row.approved_by,
+            "approved_at": row.approved_at,
+        }
+        for row in rows.order_by("claim__slot_index")
+    ]
+    return dict(OverrideList({"items": items}).data)
+
+
+class AllocationOverride(OperatorView):
+    """A decision to reuse without proof."""
+
+    @extend_schema(
+        operation_id="allocation_override",
+        tags=["cleanup"],
+        request=Reasoned,
+        responses={202: OverrideList},
+    )
+    def post(self, request: Request, allocation_id: UUID) -> Response:
+        """Ask for an override of the missing proof. Another operator has to approve it."""
+        given = Reasoned.read(request.data)
+        cleanup.override_request(
+            allocation_id=allocation_id, reason=given["reason"], actor=self.actor
+        )
+        return Response(overrides_shown(allocation_id), status=202)
+
+
+class AllocationOverrideApprove(OperatorView):
+    """The second person's word."""
+
+    @extend_schema(
+        operation_id="allocation_override_approve",
+        tags=["cleanup"],
+        request=Reasoned,
+        responses={200: OverrideList},
+    )
+    def post(self, request: Request, allocation_id: UUID) -> Response:
+        """Approve an override that somebody else has asked for."""
+        given = Reasoned.read(request.data)
+        cleanup.override_approve(
+            allocation_id=allocation_id, reason=given["reason"], actor=self.actor
+        )
+        return Response(overrides_shown(allocation_id))
