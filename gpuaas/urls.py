@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from django.contrib import admin
 from django.urls import include, path
-from django.views.generic import RedirectView
 
-from gpuaas.portal.views import open_id
+from gpuaas.portal.views import open_id, session
 
 urlpatterns = [
     # One door: the portal's, with its lock, its second factor and its provider.
-    path("admin/login/", RedirectView.as_view(pattern_name="portal:sign-in", query_string=True)),
+    path("admin/login/", session.admin_door),
     # allauth knows these two by their names.
     path("sign-in/with/<slug:provider_id>/", open_id.begin, name="openid_connect_login"),
     path("sign-in/with/<slug:provider_id>/back/", open_id.callback, name="openid_connect_callback"),

@@ -119,3 +119,13 @@ def test_somebody_who_left_the_tenant_sees_nothing_of_it(world: World) -> None:
     assert browser.get("/t/acme/").status_code == 200
     Member.objects.filter(user=world.people["member"]).delete()
     assert browser.get("/t/acme/").status_code == 404
+
+
+def test_the_admin_sends_strangers_to_the_one_door_and_is_not_there_for_tenants(
+    world: World,
+) -> None:
+    stranger = Browser()
+    assert stranger.get("/admin/").headers["Location"] == "/admin/login/?next=/admin/"
+    answer = stranger.get("/admin/login/?next=/admin/")
+    assert answer.headers["Location"] == "/sign-in/?next=/admin/"
+    assert world.browser().get("/admin/", follow=True).status_code == 404

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from django.contrib import messages
 from django.contrib.auth import login, views
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse, reverse_lazy
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
@@ -27,6 +27,13 @@ GRACE = (
     "This is a demo: operators may work without a second factor here. Anywhere else you "
     "would set one up now."
 )
+
+
+def admin_door(request: HttpRequest) -> HttpResponse:
+    """The admin's own sign-in page is the portal's. To a tenant's person there is no admin."""
+    if request.user.is_authenticated:
+        raise Http404
+    return redirect(f"{reverse('portal:sign-in')}?{request.META.get('QUERY_STRING', '')}")
 
 
 class SignIn(views.LoginView):
