@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from gpuaas.config import ConfigError
+from gpuaas.config import ConfigError, data_dir_from
 from gpuaas.demo import parts, world
 from gpuaas.demo.logins import logins_kept
 from gpuaas.demo.story.run import story
@@ -20,6 +20,7 @@ from gpuaas.embedded.local import Plan
 from gpuaas.embedded.parts import Part
 from gpuaas.embedded.postgres import PostgresError
 from gpuaas.embedded.runner import Runner, RunnerError
+from gpuaas.embedded.state import Folders
 from gpuaas.embedded.valkey import ValkeyError
 
 STEP_S = 0.5
@@ -48,17 +49,22 @@ def demo() -> int:
         return [
             parts.load_part(plan, say),
             parts.fleet_part(plan, STEP_S),
-            parts.fill_part(plan, say),
+            parts.fill_part(plan, say, lambda: show(plan)),
         ]
 
-    def healthy(plan: Plan, runner: Runner) -> None:
+    def show(plan: Plan) -> None:
         print(welcome(plan.url, plan.folders.secrets), flush=True)
+
+    def healthy(plan: Plan, runner: Runner) -> None:
+        say(f"the demo is complete at {plan.url}/  (Ctrl-C stops it)")
 
     try:
         local.up(say=say, extra=extra, on_healthy=healthy)
     except local.AlreadyRunning as other:
         condition = "healthy" if other.healthy else "not healthy yet"
         print(f"gpuaas already runs at {other.url} (process {other.pid}), {condition}")
+        if other.healthy:
+            print(welcome(other.url, Folders(data_dir_from(os.environ)).secrets))
         return 0 if other.healthy else 3
     except (ConfigError, PostgresError, ValkeyError, RunnerError, OSError) as error:
         print(f"the demo could not be started: {error}", file=sys.stderr)
@@ -91,7 +97,6 @@ def welcome(url: str, secrets: Path) -> str:
         "",
         "  Command line: .venv/bin/gpuaas login --server " + url,
         f"  Passwords are kept in {secrets}; one that was changed since is not shown.",
-        "  Ctrl-C stops everything.",
         "",
     ]
     return "\n".join(lines)

@@ -18,13 +18,23 @@ LOAD, FLEET, FILL = "demo-load", "fleet", "demo-fill"
 class Told(Program):
     """A task whose lines are passed on while it runs, so that nobody waits in silence."""
 
-    def __init__(self, name: str, command: list[str], *, say: Say, **facts: object) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        *,
+        say: Say,
+        at_launch: Callable[[], None] = lambda: None,
+        **facts: object,
+    ) -> None:
         super().__init__(name, command, **facts)  # type: ignore[arg-type]  # Program's own names
         self._say = say
+        self._at_launch = at_launch
         self._told = -1
 
     def launch(self) -> None:
         """Start it, and pass on only what it says from here on."""
+        self._at_launch()
         super().launch()
         self._told = self.log_start
 
@@ -79,12 +89,16 @@ def fleet_part(plan: Plan, step_s: float) -> Part:
     )
 
 
-def fill_part(plan: Plan, say: Say) -> Part:
-    """Invites, approves and leases over HTTP, so that no page is empty."""
+def fill_part(plan: Plan, say: Say, at_launch: Callable[[], None]) -> Part:
+    """Invites, approves and leases over HTTP, so that no page is empty.
+
+    ``at_launch`` is called when everybody can sign in already, before it begins.
+    """
     return Told(
         FILL,
         _module("gpuaas.demo.fill", plan.url, plan.folders.root),
         say=say,
+        at_launch=at_launch,
         env=_without_secrets(plan.env),
         log_folder=plan.folders.log,
         after=(LOAD, FLEET, "web", "worker"),
