@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuaas.kernel import ticks
+from placement.services.endings import deletions_sweep
 from placement.services.observed import silence_sweep
 from placement.services.projections import projections_refresh
 from placement.services.queue import cycle_sweep
@@ -12,3 +13,4 @@ ticks.register("placement.cycle", 2.0, cycle_sweep)
 ticks.register("placement.leases", 5.0, leases_sweep)
 ticks.register("placement.silence", 5.0, silence_sweep)
 ticks.register("placement.projections", 5.0, projections_refresh)
+ticks.register("placement.deletions", 5.0, deletions_sweep)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gpuaas.kernel.errors import ProductError
+from typing import Final
+
+from gpuaas.kernel.errors import ProductError, reason
 
 
 class TenantPending(ProductError):
@@ -204,7 +206,7 @@ class BreakGlassOpen(ProductError):
     unblock = "Use it, or end it and open another."
 
 
-class CohortExhausted(ProductError):
+class CohortExhausted(EnvelopeExceeded):
     """The tenant's own limit would allow it, but its cohort has lent everything out."""
 
     code = "cohort_exhausted"
@@ -213,7 +215,7 @@ class CohortExhausted(ProductError):
     unblock = "Wait until another member releases something, or ask for a larger envelope."
 
 
-class ProjectQuotaExceeded(ProductError):
+class ProjectQuotaExceeded(EnvelopeExceeded):
     """The project has its own limit, and this would exceed it."""
 
     code = "project_quota_exceeded"
@@ -222,13 +224,20 @@ class ProjectQuotaExceeded(ProductError):
     unblock = "Release something in the project, or have an owner raise the project's quota."
 
 
-class TenantNotAdmitting(ProductError):
+class TenantNotAdmitting(EnvelopeExceeded):
     """The tenant stopped being active while the request was decided."""
 
     code = "tenant_not_admitting"
     status = 403
     title = "The tenant stopped admitting requests meanwhile"
     unblock = "Look at the tenant's state; ask again when it is active."
+
+
+QUOTA_REFUSALS: Final = {
+    refusal.code: refusal
+    for refusal in (EnvelopeExceeded, CohortExhausted, ProjectQuotaExceeded, TenantNotAdmitting)
+}
+"""What the function that charges quota answers, by the code in its hint."""
 
 
 class ProjectQuotaBelowUse(ProductError):
@@ -374,3 +383,15 @@ class VersionInForce(ProductError):
     status = 409
     title = "This version is in force already, or was called off"
     unblock = "Set a new version instead."
+
+
+ENVELOPE_LOWERED = reason(
+    "envelope_lowered",
+    "It was released because the tenant's envelope was lowered below what it held",
+    "Ask the operator for a larger envelope.",
+)
+TENANT_DELETING = reason(
+    "tenant_deleting",
+    "It ended because the tenant is being deleted",
+    "Work in another tenant.",
+)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Sum
 
 from gpuaas.kernel import clock
 from tenants.models import (
     ApiToken,
+    BurstRule,
+    DataSet,
     Envelope,
+    EnvelopeVersion,
     Member,
     Project,
     QuotaCounter,
+    QuotaIncrease,
     Sku,
     SkuPrice,
     SshKey,
     Tenant,
+    TierVersion,
     User,
 )
+from tenants.states import TenantState
 
 
 def tenant_list() -> QuerySet[Tenant]:
@@ -32,8 +38,8 @@ def tenants_of(user: User) -> QuerySet[Tenant]:
 
 
 def project_list(tenant_id: UUID) -> QuerySet[Project]:
-    """The tenant's projects by name."""
-    return Project.objects.filter(tenant_id=tenant_id).order_by("name")
+    """The tenant's projects by name, without those that were deleted."""
+    return Project.objects.filter(tenant_id=tenant_id, deleted_at__isnull=True).order_by("name")
 
 
 def member_list(tenant_id: UUID) -> QuerySet[Member]:
@@ -88,3 +94,53 @@ def price_now(sku: Sku) -> tuple[int, str]:
         .first()
     )
     return (row.hour_micro, row.currency) if row else (0, "USD")
+
+
+def granted_milli(class_id: UUID) -> int:
+    """What is promised of a class to all tenants that may hold anything, in milli-units."""
+    gone = (TenantState.DELETED, TenantState.REJECTED)
+    envelopes = Envelope.objects.filter(resource_class_id=class_id).exclude(tenant__state__in=gone)
+    total: int | None = envelopes.aggregate(total=Sum("nominal_milli"))["total"]
+    return total or 0
+
+
+def envelope_versions(tenant_id: UUID) -> QuerySet[EnvelopeVersion]:
+    """Every version of the tenant's envelopes, the latest first."""
+    return (
+        EnvelopeVersion.objects.filter(tenant_id=tenant_id)
+        .select_related("resource_class")
+        .order_by("resource_class__name", "-version")
+    )
+
+
+def burst_list(tenant_id: UUID) -> QuerySet[BurstRule]:
+    """The tenant's burst rules, those to come first."""
+    return (
+        BurstRule.objects.filter(tenant_id=tenant_id)
+        .select_related("resource_class")
+        .order_by("-closes_at")
+    )
+
+
+def increase_list(
+    tenant_id: UUID | None = None, state: str | None = None
+) -> QuerySet[QuotaIncrease]:
+    """Wishes for more, the oldest first: of one tenant or of all, in one state or any."""
+    rows = QuotaIncrease.objects.select_related("tenant", "resource_class").order_by("created_at")
+    if tenant_id is not None:
+        rows = rows.filter(tenant_id=tenant_id)
+    return rows if state is None else rows.filter(state=state)
+
+
+def tier_versions(name: str) -> QuerySet[TierVersion]:
+    """The versions of a tier, the latest first."""
+    return TierVersion.objects.filter(tier__name=name).order_by("-version")
+
+
+def dataset_list(tenant_id: UUID) -> QuerySet[DataSet]:
+    """The tenant's data sets in the version that holds, by name."""
+    return (
+        DataSet.objects.filter(tenant_id=tenant_id, retired_at__isnull=True)
+        .order_by("name", "-version")
+        .distinct("name")
+    )

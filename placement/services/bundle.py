@@ -18,7 +18,7 @@ from gpuaas.kernel.errors import ConcurrentUpdate
 from placement.domain.fit import Option, Place, Want
 from placement.snapshots import Target
 from tenants.domain.names import slug_of
-from tenants.errors import EnvelopeExceeded
+from tenants.errors import QUOTA_REFUSALS, EnvelopeExceeded
 
 PROVISION_S = 600
 RUN_S = 1800
@@ -128,11 +128,10 @@ def _row(i: int, item: Item, options: Sequence[Option], whole_name: str) -> dict
 
 
 def _raise(code: str, tenant: str) -> NoReturn:
-    if code == "GP001":
-        raise EnvelopeExceeded(
-            "The envelope was used up, or closed, while the request was decided.", tenant=tenant
-        )
-    raise ConcurrentUpdate("A queued request left the queue meanwhile.")
+    if code == "GP002":
+        raise ConcurrentUpdate("A queued request left the queue meanwhile.")
+    refusal = QUOTA_REFUSALS.get(code, EnvelopeExceeded)
+    raise refusal(f"{refusal.title}, as of the moment of placing.", tenant=tenant)
 
 
 def commit(

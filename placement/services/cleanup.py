@@ -131,14 +131,14 @@ def release_begin(
     return run
 
 
-def _give_back(claims: list[Claim], tenant_id: UUID) -> None:
+def _give_back(claims: list[Claim], row: Allocation) -> None:
     amounts: dict[UUID, int] = {}
     for claim in claims:
         if claim.holder == "tenant":
             class_id = claim.resource_class_id
             amounts[class_id] = amounts.get(class_id, 0) + claim.amount_milli
     if amounts:
-        quota_return(tenant_id=tenant_id, amounts=amounts)
+        quota_return(tenant_id=row.tenant_id, amounts=amounts, project_id=row.project_id)
 
 
 @transaction.atomic
@@ -159,7 +159,7 @@ def release_finish(*, allocation_id: UUID, actor: Actor, reason: str = "") -> Al
         changes={"released_at": clock.db_now(), "connection": None},
     )
     recount(locked(row.node_id))
-    _give_back(claims, row.tenant_id)
+    _give_back(claims, row)
     return row
 
 
@@ -188,7 +188,7 @@ def release_block(*, allocation_id: UUID, detail: str, actor: Actor) -> Allocati
         facts={"detail": detail},
     )
     recount(locked(row.node_id))
-    _give_back(claims, row.tenant_id)
+    _give_back(claims, row)
     return row
 
 

@@ -10,7 +10,7 @@
 -- Every statement writes one table for the whole batch: a single item pays for no join that
 -- only a batch needs. Plans are kept, since no value of the arguments changes the best one.
 -- When the batch as a whole cannot be written, nothing is, and the one row of the answer says
--- why: GP001 (the envelope of a tenant does not allow it) or GP002 (a request left the queue).
+-- why: a reason code (somebody's quota does not allow it) or GP002 (a request left the queue).
 CREATE TYPE placement_item AS (
     i int, queued boolean, whole boolean, tenant uuid, project uuid, request uuid, sku uuid,
     class uuid, tier_id uuid, tier text, pool text, slots int, amount bigint, units bigint,
@@ -29,9 +29,10 @@ RETURNS TABLE (item integer, num integer, mask bigint, refused text, tenant text
 LANGUAGE plpgsql SET plan_cache_mode = 'force_generic_plan' AS $$
 #variable_conflict use_column
 DECLARE
-    v_id uuid; v_free bigint; v_n int; v_done int := -1; v_waited int := 0; v_detail text;
+    v_id uuid; v_free bigint; v_n int; v_done int := -1; v_waited int := 0;
+    v_detail text; v_hint text;
     v_at timestamptz := statement_timestamp();
-    v_item placement_item; v_items placement_item[] := '{}'; v_charge record;
+    v_item placement_item; v_items placement_item[] := '{}';
 BEGIN
     FOR k IN 1 .. cardinality(p_num) LOOP
         CONTINUE WHEN p_item[k] = v_done;
@@ -167,15 +168,17 @@ BEGIN
       FROM happened
       JOIN LATERAL jsonb_array_elements_text(p_heard -> happened.kind) AS heard(name) ON true;
 
-    FOR v_charge IN
-        SELECT x.tenant, x.class, sum(x.amount)::bigint AS amount
-          FROM unnest(v_items) x GROUP BY x.tenant, x.class ORDER BY x.tenant, x.class
-    LOOP
-        PERFORM tenants_charge(v_charge.tenant, v_charge.class, v_charge.amount);
-    END LOOP;
+    PERFORM tenants_charge_many(array_agg(c.tenant ORDER BY c.last),
+                                array_agg(c.project ORDER BY c.last),
+                                array_agg(c.class ORDER BY c.last),
+                                array_agg(c.amount ORDER BY c.last))
+       FROM (SELECT x.tenant, x.project, x.class, sum(x.amount)::bigint AS amount,
+                    max(x.i) AS last
+               FROM unnest(v_items) x GROUP BY x.tenant, x.project, x.class) c;
 
     RETURN QUERY SELECT x.i, x.num, x.mask, NULL::text, NULL::text FROM unnest(v_items) x;
 EXCEPTION WHEN SQLSTATE 'GP001' OR SQLSTATE 'GP002' THEN
-    GET STACKED DIAGNOSTICS v_detail = PG_EXCEPTION_DETAIL;
-    RETURN QUERY SELECT -1, 0, 0::bigint, SQLSTATE, v_detail;
+    GET STACKED DIAGNOSTICS v_detail = PG_EXCEPTION_DETAIL, v_hint = PG_EXCEPTION_HINT;
+    RETURN QUERY SELECT -1, 0, 0::bigint, CASE SQLSTATE WHEN 'GP001' THEN v_hint
+                                               ELSE SQLSTATE END, v_detail;
 END $$;

@@ -10,6 +10,7 @@ SQL = Path(__file__).resolve().parent.parent / "sql"
 EVERY_DROP = """
 DROP FUNCTION tenants_give_back(uuid, uuid, uuid, bigint);
 DROP FUNCTION tenants_charge_many(uuid[], uuid[], uuid[], bigint[]);
+DROP FUNCTION tenants_charge_one(uuid, uuid, uuid, bigint);
 DROP FUNCTION tenants_charge_counter(uuid, uuid, bigint);
 DROP FUNCTION tenants_charge_project(uuid, uuid, uuid, bigint);
 DROP FUNCTION tenants_cohort_grow(uuid, uuid, bigint);

@@ -21,15 +21,18 @@ from tenants.models import (
     User,
 )
 from tenants.services.envelopes import envelope_set
-from tenants.services.quota import quota_return
+from tenants.services.members import member_add
+from tenants.services.quota import quota_return, tenant_locked
 from tenants.states import TenantState
 
 __all__ = [
     "checked_name",
+    "door_set",
     "envelope_set",
     "member_add",
     "project_create",
     "quota_return",
+    "suspension_choose",
     "tenant_approve",
     "tenant_create",
     "tenant_reject",
@@ -40,6 +43,7 @@ __all__ = [
 
 DEFAULT_TIER = "standard"
 FIRST_PROJECT = "default"
+SUSPENSIONS = ("keep", "release")
 
 
 def checked_name(raw: str, pointer: str = "/name") -> str:
@@ -107,22 +111,6 @@ def tenant_signup(
     return tenant
 
 
-@transaction.atomic
-def member_add(*, tenant_id: UUID, email: str, role: str, actor: Actor) -> Member:
-    """Give an existing account a role in the tenant, or change the one it has."""
-    user = User.objects.filter(email__iexact=email).first()
-    if user is None:
-        raise errors.InvalidRequest(
-            "No account has this address; the person signs up first.",
-            errors=(errors.FieldError("/email", "unknown", "no account has this address"),),
-        )
-    member, _ = Member.objects.update_or_create(
-        tenant_id=tenant_id, user=user, defaults={"role": role}
-    )
-    events.record(kind="tenants.member.set", subject=member, actor=actor, after={"role": str(role)})
-    return member
-
-
 def _tenant(tenant_id: UUID) -> Tenant:
     tenant = Tenant.objects.filter(pk=tenant_id).first()
     if tenant is None:
@@ -139,9 +127,16 @@ def _move(edge: str, tenant_id: UUID, reason: str, actor: Actor) -> Tenant:
     tenant = advance(
         _tenant(tenant_id), edge, actor=actor, reason=reason, changes={"state_reason": reason}
     )
-    admitting = tenant.state == TenantState.ACTIVE
-    QuotaCounter.objects.filter(tenant=tenant).update(admitting=admitting)
+    door_set(tenant)
     return tenant
+
+
+def door_set(tenant: Tenant) -> None:
+    """Bring every counter's door to the tenant's state, locking class by class as charges do."""
+    counters = QuotaCounter.objects.select_for_update(no_key=True).filter(tenant=tenant)
+    for counter in counters.order_by("resource_class_id"):
+        counter.admitting = tenant.state == TenantState.ACTIVE
+        counter.save(update_fields=["admitting"])
 
 
 def tenant_approve(*, tenant_id: UUID, reason: str, actor: Actor) -> Tenant:
@@ -154,9 +149,40 @@ def tenant_reject(*, tenant_id: UUID, reason: str, actor: Actor) -> Tenant:
     return _move("reject", tenant_id, reason, actor)
 
 
-def tenant_suspend(*, tenant_id: UUID, reason: str, actor: Actor) -> Tenant:
-    """active → suspended: creates stop at once; what runs goes on."""
+@transaction.atomic
+def tenant_suspend(
+    *, tenant_id: UUID, reason: str, actor: Actor, suspension: str | None = None
+) -> Tenant:
+    """active → suspended: creates stop at once; what runs goes on, or is released.
+
+    ``suspension`` (``keep`` or ``release``) replaces the tenant's policy before it is used.
+    """
+    if suspension is not None:
+        suspension_choose(tenant_id=tenant_id, suspension=suspension, reason=reason, actor=actor)
     return _move("suspend", tenant_id, reason, actor)
+
+
+@transaction.atomic
+def suspension_choose(*, tenant_id: UUID, suspension: str, reason: str, actor: Actor) -> Tenant:
+    """What a suspension does to running work: ``keep`` it or ``release`` it."""
+    if suspension not in SUSPENSIONS:
+        raise errors.InvalidRequest(
+            f"There is no policy {suspension!r}.",
+            errors=(errors.FieldError("/suspension", "unknown", ", ".join(SUSPENSIONS)),),
+        )
+    tenant = tenant_locked(tenant_id)
+    before, tenant.suspension = tenant.suspension, suspension
+    if before != suspension:
+        tenant.save(update_fields=["suspension"])
+        events.record(
+            kind="tenants.tenant.suspension",
+            subject=tenant,
+            actor=actor,
+            before={"suspension": before},
+            after={"suspension": suspension},
+            reason=reason,
+        )
+    return tenant
 
 
 def tenant_resume(*, tenant_id: UUID, reason: str, actor: Actor) -> Tenant:
@@ -166,7 +192,7 @@ def tenant_resume(*, tenant_id: UUID, reason: str, actor: Actor) -> Tenant:
 
 @transaction.atomic
 def project_create(*, tenant_id: UUID, name: str, actor: Actor) -> Project:
-    """A project in the tenant; its slug is unique there."""
+    """A project in the tenant; its slug is unique among those that are not deleted."""
     kept = checked_name(name)
     slug = slug_of(kept) or f"project-{ids.new_id().hex[-8:]}"
     try:

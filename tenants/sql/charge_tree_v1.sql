@@ -47,6 +47,14 @@ RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v record;
 BEGIN
+    UPDATE tenants_projectquota q
+       SET used_milli = q.used_milli + p_amount
+     WHERE q.project_id = p_project AND q.resource_class_id = p_class
+       AND (q.limit_milli IS NULL
+            OR q.used_milli + p_amount <= q.limit_milli + q.grandfathered_milli);
+    IF FOUND THEN
+        RETURN;
+    END IF;
     SELECT q.id, q.used_milli, q.limit_milli, q.grandfathered_milli INTO v
       FROM tenants_projectquota q
      WHERE q.project_id = p_project AND q.resource_class_id = p_class
@@ -93,6 +101,27 @@ BEGIN
                         - greatest(0, v.used_milli - p_amount - v.guaranteed_milli);
 END $$;
 
+CREATE OR REPLACE FUNCTION tenants_charge_one(
+    p_tenant uuid, p_project uuid, p_class uuid, p_amount bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_cohort uuid; v_grown bigint; v_step record;
+BEGIN
+    IF p_project IS NOT NULL THEN
+        PERFORM tenants_charge_project(p_tenant, p_project, p_class, p_amount);
+    END IF;
+    SELECT c.cohort, c.grown INTO v_cohort, v_grown
+      FROM tenants_charge_counter(p_tenant, p_class, p_amount) c;
+    WHILE v_cohort IS NOT NULL AND v_grown > 0 LOOP
+        SELECT * INTO v_step FROM tenants_cohort_grow(v_cohort, p_class, v_grown);
+        IF NOT v_step.allowed THEN
+            PERFORM tenants_refuse(p_tenant, 'cohort_exhausted', v_grown);
+        END IF;
+        v_cohort := v_step.parent;
+        v_grown := v_step.grown;
+    END LOOP;
+END $$;
+
 CREATE OR REPLACE FUNCTION tenants_charge_many(
     p_tenant uuid[], p_project uuid[], p_class uuid[], p_amount bigint[])
 RETURNS void LANGUAGE plpgsql AS $$
@@ -100,6 +129,10 @@ DECLARE
     v_class uuid; v record; v_step record; v_depth int;
     w_cohort uuid[]; w_grown bigint[]; w_row int[];
 BEGIN
+    IF cardinality(p_tenant) = 1 THEN
+        PERFORM tenants_charge_one(p_tenant[1], p_project[1], p_class[1], p_amount[1]);
+        RETURN;
+    END IF;
     FOR v_class IN SELECT DISTINCT u.c FROM unnest(p_class) AS u(c) ORDER BY u.c LOOP
         FOR v IN
             SELECT u.t, u.p, sum(u.a)::bigint AS a
@@ -153,6 +186,5 @@ END $$;
 CREATE OR REPLACE FUNCTION tenants_charge(p_tenant uuid, p_class uuid, p_amount bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM tenants_charge_many(ARRAY[p_tenant], ARRAY[NULL::uuid], ARRAY[p_class],
-                                ARRAY[p_amount]);
+    PERFORM tenants_charge_one(p_tenant, NULL, p_class, p_amount);
 END $$;

@@ -1,0 +1,121 @@
+"""What does placement release when a tenant may no longer hold it?
+
+A suspension with the policy ``release``, a deletion, and a lowered envelope whose delay is
+over. Each lease ends as any other: releasing first, and released by proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Sum
+
+from admission.models import AdmissionRequest
+from admission.states import RequestState
+from gpuaas.kernel import workflow
+from gpuaas.kernel.actor import system
+from gpuaas.kernel.errors import ProductError
+from gpuaas.kernel.transitions import advance
+from placement.models import Allocation, Claim
+from placement.services.cleanup import LIVE, release_begin
+from placement.states import AllocationState, ClaimState, Outcome
+from tenants.errors import ENVELOPE_LOWERED, TENANT_DELETING, TenantSuspended
+from tenants.models import QuotaCounter, Tenant
+from tenants.services.deletion import tenant_delete_finish
+from tenants.states import TenantState
+
+PART = system("endings")
+STANDING = (AllocationState.PLACED, AllocationState.PROVISIONING, AllocationState.ACTIVE)
+
+
+def _release(rows: Iterable[Allocation], outcome: str | None, code: str, detail: str) -> int:
+    """Begin the release of each, in the order of their nodes; how many began."""
+    count = 0
+    for row in rows:
+        with transaction.atomic():
+            if row.state in (AllocationState.PLACED, AllocationState.PROVISIONING):
+                workflow.cancel(row.run_id, PART, detail)
+            release_begin(
+                allocation_id=row.pk, outcome=outcome, code=code, detail=detail, actor=PART
+            )
+        count += 1
+    return count
+
+
+def _standing(tenant_id: UUID) -> list[Allocation]:
+    rows = Allocation.objects.filter(tenant_id=tenant_id, state__in=STANDING)
+    return list(rows.order_by("node__num", "pk"))
+
+
+def suspended_release(tenant_id: UUID) -> int:
+    """Release what a suspended tenant holds, if that is its policy and it is still suspended."""
+    tenant = Tenant.objects.get(pk=tenant_id)
+    if tenant.state != TenantState.SUSPENDED or tenant.suspension != "release":
+        return 0
+    return _release(
+        _standing(tenant_id), Outcome.EVICTED, TenantSuspended.code, "the tenant is suspended"
+    )
+
+
+def deleting_release(tenant_id: UUID) -> int:
+    """Take a deleting tenant's requests out of the queue and release what it holds."""
+    tenant = Tenant.objects.get(pk=tenant_id)
+    if tenant.state != TenantState.DELETING:
+        return 0
+    waiting = AdmissionRequest.objects.filter(tenant_id=tenant_id, state=RequestState.QUEUED)
+    for row in waiting.order_by("pk"):
+        with transaction.atomic():
+            if row.run_id is not None:
+                workflow.cancel(row.run_id, PART, TENANT_DELETING.code)
+            advance(row, "withdraw", actor=PART, changes={"code": TENANT_DELETING.code})
+    return _release(_standing(tenant_id), None, TENANT_DELETING.code, "the tenant is being deleted")
+
+
+def excess_drain(tenant_id: UUID, class_id: UUID) -> int:
+    """Release the newest leases until what stays is within the limit; how many began.
+
+    What is being released already counts, so that repeating this releases no more.
+    """
+    counter = QuotaCounter.objects.filter(tenant_id=tenant_id, resource_class_id=class_id).first()
+    if counter is None or counter.drain_at is None:
+        return 0
+    claims = Claim.objects.filter(
+        tenant_id=tenant_id, resource_class_id=class_id, holder="tenant", state__in=LIVE
+    )
+    going = claims.filter(state=ClaimState.RELEASING).aggregate(total=Sum("amount_milli"))["total"]
+    excess = counter.grandfathered_milli - (going or 0)
+    held = dict(
+        claims.exclude(state=ClaimState.RELEASING)
+        .values_list("allocation_id")
+        .annotate(total=Sum("amount_milli"))
+    )
+    chosen = []
+    rows = Allocation.objects.select_related("node").filter(pk__in=held)
+    for row in rows.order_by("-created_at", "-pk"):
+        if excess <= 0:
+            break
+        chosen.append(row)
+        excess -= held[row.pk]
+    chosen = [row for row in chosen if row.state in STANDING]
+    chosen.sort(key=lambda row: (row.node.num, row.pk))
+    return _release(
+        chosen, Outcome.EVICTED, ENVELOPE_LOWERED.code, "the tenant's envelope was lowered"
+    )
+
+
+def deletions_sweep() -> int:
+    """Bring every deleting tenant on: release what is left, and end those that hold nothing."""
+    ended = 0
+    deleting = Tenant.objects.filter(state=TenantState.DELETING).values_list("pk", flat=True)
+    for tenant_id in list(deleting):
+        deleting_release(tenant_id)
+        if Claim.objects.filter(tenant_id=tenant_id, holder="tenant", state__in=LIVE).exists():
+            continue
+        try:
+            tenant_delete_finish(tenant_id=tenant_id, actor=PART)
+        except ProductError:
+            continue  # Another worker ended it, or a claim was committed meanwhile.
+        ended += 1
+    return ended

@@ -1,0 +1,96 @@
+"""Where has data been committed, who said so, and which version holds?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Max
+
+from gpuaas.kernel import clock, errors, events
+from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.scope import platform_scope
+from tenants.domain.names import BadName, clean_name
+from tenants.models import DataSet
+from tenants.services.quota import tenant_locked
+from tenants.services.tenancy import checked_name
+
+MOST_PLACES = 256
+
+
+def _places(given: Sequence[str], pointer: str) -> list[str]:
+    if len(given) > MOST_PLACES:
+        raise errors.InvalidRequest(
+            f"{len(given)} places named; {MOST_PLACES} may be.",
+            errors=(errors.FieldError(pointer, "out_of_range", f"at most {MOST_PLACES}"),),
+        )
+    try:
+        return sorted({clean_name(place, limit=120) for place in given})
+    except BadName as bad:
+        raise errors.InvalidRequest(
+            f"A place's name is refused: {bad}.",
+            errors=(errors.FieldError(pointer, "name_refused", str(bad)),),
+        ) from bad
+
+
+@transaction.atomic
+def dataset_declare(
+    *,
+    tenant_id: UUID,
+    name: str,
+    actor: Actor,
+    zones: Sequence[str] = (),
+    racks: Sequence[str] = (),
+    nodes: Sequence[str] = (),
+    storage: Sequence[str] = (),
+    required: bool = True,
+) -> DataSet:
+    """Say where a set of data lies, as its next version; requests that name it stay near it.
+
+    ``required``: only there; otherwise there if possible. Without any place it says nothing,
+    which is refused.
+    """
+    kept = checked_name(name)
+    places = {
+        "zones": _places(zones, "/zones"),
+        "racks": _places(racks, "/racks"),
+        "nodes": _places(nodes, "/nodes"),
+        "storage": _places(storage, "/storage"),
+    }
+    if not any(places.values()):
+        raise errors.InvalidRequest(
+            "Say where the data lies: zones, racks, nodes or storage.",
+            errors=(errors.FieldError("/zones", "required", "name a place"),),
+        )
+    with platform_scope():
+        tenant = tenant_locked(tenant_id)
+        last = DataSet.objects.filter(tenant=tenant, name=kept).aggregate(last=Max("version"))
+        row = DataSet.objects.create(
+            tenant=tenant,
+            name=kept,
+            version=(last["last"] or 0) + 1,
+            required=required,
+            declared_by=actor.as_json(),
+            **places,
+        )
+        events.record(
+            kind="tenants.dataset.declare",
+            subject=row,
+            actor=actor,
+            after={"name": kept, "version": row.version, "required": required, **places},
+        )
+    return row
+
+
+@transaction.atomic
+def dataset_retire(*, tenant_id: UUID, name: str, actor: Actor) -> int:
+    """No version of it may be named any more; returns how many there were."""
+    with platform_scope():
+        tenant_locked(tenant_id)
+        rows = list(DataSet.objects.filter(tenant_id=tenant_id, name=name, retired_at__isnull=True))
+        if not rows:
+            raise errors.NotFound
+        DataSet.objects.filter(pk__in=[row.pk for row in rows]).update(retired_at=clock.db_now())
+        events.record(kind="tenants.dataset.retire", subject=rows[-1], actor=actor)
+    return len(rows)
