@@ -89,6 +89,20 @@ SELECT * FROM (
         ON rc.id = coalesce(held.resource_class_id, q.resource_class_id)) AS compared
  WHERE counted <> held
 """
+_PROJECTS = f"""
+SELECT * FROM (
+    SELECT coalesce(held.project_id, q.project_id) AS project, rc.name AS class,
+           coalesce(q.used_milli, 0) AS counted, coalesce(held.amount, 0) AS held
+      FROM tenants_projectquota q
+      FULL JOIN (SELECT a.project_id, c.resource_class_id, sum(c.amount_milli)::bigint AS amount
+                   FROM placement_claim c JOIN placement_allocation a ON a.id = c.allocation_id
+                  WHERE c.state IN {LIVE} AND c.holder = 'tenant'
+                  GROUP BY a.project_id, c.resource_class_id) held
+        ON held.project_id = q.project_id AND held.resource_class_id = q.resource_class_id
+      JOIN tenants_resourceclass rc
+        ON rc.id = coalesce(held.resource_class_id, q.resource_class_id)) AS compared
+ WHERE counted <> held
+"""
 _AMOUNTS = f"""
 SELECT a.id AS allocation, r.amount_milli AS asked, sum(c.amount_milli)::bigint AS held
   FROM placement_allocation a
@@ -105,6 +119,12 @@ def quota() -> list[Finding]:
             "counter_wrong",
             _COUNTERS,
             subject="tenant {tenant}",
+            detail="{counted} of {class} is charged, {held} is held by live claims",
+        ),
+        *ask(
+            "project_counter_wrong",
+            _PROJECTS,
+            subject="project {project}",
             detail="{counted} of {class} is charged, {held} is held by live claims",
         ),
         *ask(
