@@ -13,9 +13,10 @@ BEGIN
     TRUNCATE placement_node, placement_slot, placement_claim, placement_claimdevice,
              placement_allocation, placement_nodetask, admission_admissionrequest,
              admission_decision, kernel_workflowrun, kernel_event, kernel_delivery,
-             kernel_idempotencykey CASCADE;
+             kernel_idempotencykey, kernel_eventseal CASCADE;
     ALTER SEQUENCE placement_node_num RESTART;
-    UPDATE tenants_quotacounter SET used_milli = 0;
+    UPDATE tenants_quotacounter SET used_milli = 0, grandfathered_milli = 0;
+    UPDATE tenants_projectquota SET used_milli = 0, grandfathered_milli = 0;
 END $$;
 
 -- p_nodes hosts of 8 slots in a pool; every slot is held with the chance p_fill by one of the
@@ -101,6 +102,11 @@ BEGIN
     UPDATE tenants_quotacounter c SET used_milli = used_milli + h.amount
       FROM (SELECT tenant_id, class_id, sum(size) * 1000 AS amount FROM held GROUP BY 1, 2) h
      WHERE c.tenant_id = h.tenant_id AND c.resource_class_id = h.class_id;
+    INSERT INTO tenants_projectquota AS q (
+           tenant_id, project_id, resource_class_id, used_milli, grandfathered_milli)
+    SELECT tenant_id, project_id, class_id, sum(size) * 1000, 0 FROM held GROUP BY 1, 2, 3
+        ON CONFLICT (project_id, resource_class_id)
+        DO UPDATE SET used_milli = q.used_milli + excluded.used_milli;
 END $$;
 
 -- Undo one allocation at once, as if it had been cleaned and proven: not part of any figure.
@@ -127,6 +133,9 @@ BEGIN
      WHERE id = v_node;
     UPDATE tenants_quotacounter SET used_milli = used_milli - v_amount
      WHERE tenant_id = v_tenant AND resource_class_id = v_class;
+    UPDATE tenants_projectquota SET used_milli = used_milli - v_amount
+     WHERE resource_class_id = v_class AND project_id = (
+           SELECT project_id FROM placement_allocation WHERE id = p_allocation);
 END $$;
 
 -- Requests that wait for a pool, with their runs, for the cycle to take.

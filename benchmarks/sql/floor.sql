@@ -2,7 +2,7 @@
 --
 -- It takes what a decision would have found out as arguments (p_gates, p_spec, p_actor …) and
 -- decides nothing: no authority, no wiring, no second choice. The same tables, the same rows:
--- request, decision, allocation, claims, devices, node, task, run, two events, counter.
+-- request, decision, allocation, claims, devices, node, task, run, two events, the project's and the tenant's counter.
 CREATE FUNCTION bench.claim(
     p_tenant uuid, p_project uuid, p_sku uuid, p_class uuid, p_tier uuid, p_pool text,
     p_pool_id uuid, p_family uuid, p_slots int, p_gates jsonb, p_spec jsonb, p_actor jsonb,
@@ -92,6 +92,13 @@ BEGIN
             v_allocation, p_actor, NULL, '{"state": "placed"}', '',
             jsonb_build_object('node_num', v_num, 'slots', v_indices, 'sku', p_sku,
                                'amount_milli', p_slots * 1000), '');
+    UPDATE tenants_projectquota SET used_milli = used_milli + p_slots * 1000
+     WHERE project_id = p_project AND resource_class_id = p_class;
+    IF NOT FOUND THEN
+        INSERT INTO tenants_projectquota (
+               tenant_id, project_id, resource_class_id, used_milli, grandfathered_milli)
+        VALUES (p_tenant, p_project, p_class, p_slots * 1000, 0);
+    END IF;
     UPDATE tenants_quotacounter SET used_milli = used_milli + p_slots * 1000
      WHERE tenant_id = p_tenant AND resource_class_id = p_class AND admitting
        AND used_milli + p_slots * 1000 <= limit_milli + grandfathered_milli;

@@ -140,7 +140,7 @@ def commit(
     """Write the placements that still hold: item position → (node number, slot mask).
 
     One round trip, at most once in a transaction (of its own unless the caller has one).
-    Raises EnvelopeExceeded (with the tenant's id in its facts) or ConcurrentUpdate when the
+    Raises the quota's refusal (with the tenant's id in its facts) or ConcurrentUpdate when the
     batch as a whole could not be written; then nothing was, and the transaction goes on.
     """
     rows, places = [], []

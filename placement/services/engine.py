@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
-from gpuaas.kernel.errors import ConcurrentUpdate, ProductError
+from gpuaas.kernel.errors import ProductError
 from placement.domain.fit import Board, Option, Place, Want, rank, taken
 from placement.errors import NeverFits, SkuUnavailable
 from placement.services.bundle import Item, commit
 from placement.snapshots import Target, candidates, room
-from tenants.errors import EnvelopeExceeded
 
 LOOKS = 3
 """How often a place is chosen without a lock before a node is locked first."""
@@ -94,7 +93,7 @@ def place_one(item: Item, *, ahead: Sequence[Item] = ()) -> Result:
             if 0 in done:
                 return Placed(*done[0], options=tuple(options))
         return _place_locked(item, where, ahead)
-    except (ConcurrentUpdate, EnvelopeExceeded) as error:
+    except ProductError as error:
         return Unplaced(error)
 
 
@@ -150,7 +149,7 @@ def place_many(items: Sequence[Item]) -> list[Result | Lost]:
 
     Called once in a transaction: a second batch would lock its nodes after the counters of
     the first. What was lost to others stays for another transaction.
-    Raises EnvelopeExceeded or ConcurrentUpdate when the batch as a whole cannot be written.
+    Raises what ``commit`` raises when the batch as a whole cannot be written.
     """
     planned = _plan(items)
     position = {id(item): i for i, item in enumerate(items)}

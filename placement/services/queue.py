@@ -20,7 +20,6 @@ from placement.services import requests
 from placement.services.bundle import Item
 from placement.services.engine import Lost, Placed, Unplaced, place_many
 from placement.snapshots import Ask, Look, look_many
-from tenants.errors import EnvelopeExceeded
 
 BATCH = 64
 ROUNDS = 4
@@ -134,14 +133,14 @@ def _round(pool: str, limit: int) -> tuple[int, bool]:
     items = [h.item for h in heads if isinstance(h.item, Item)]
     try:
         results = place_many(items)
-    except EnvelopeExceeded as error:
+    except ConcurrentUpdate:
+        results = [Lost() for _ in items]
+    except ProductError as error:
         # Somebody of this tenant was faster; the others are placed by the next round.
         short = error.facts.get("tenant")
         results = [
             Unplaced(error) if str(i.authority.tenant_id) == short else Lost() for i in items
         ]
-    except ConcurrentUpdate:
-        results = [Lost() for _ in items]
     placed = []
     for item, result in zip(items, results, strict=True):
         if isinstance(result, Placed):

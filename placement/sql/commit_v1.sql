@@ -19,7 +19,7 @@ CREATE TYPE placement_item AS (
     image text, hostname text, ssh_keys jsonb, price bigint, currency text, claims uuid[],
     task uuid, kind text, task_s int, run uuid, run_s int, uids uuid[], correlation text,
     -- Found out under the nodes' locks:
-    node uuid, num int, mask bigint, indices jsonb, bundle jsonb
+    node uuid, num int, mask bigint, slot_ids uuid[], indices int[], bundle jsonb
 );
 
 CREATE FUNCTION placement_commit(
@@ -29,39 +29,64 @@ RETURNS TABLE (item integer, num integer, mask bigint, refused text, tenant text
 LANGUAGE plpgsql SET plan_cache_mode = 'force_generic_plan' AS $$
 #variable_conflict use_column
 DECLARE
-    v_id uuid; v_free bigint; v_n int; v_done int := -1; v_waited int := 0;
-    v_detail text; v_hint text;
+    v_id uuid; v_num int := -1; v_generation bigint; v_free bigint; v_changed boolean := false;
+    v_n int; v_done int := -1; v_waited int := 0; v_detail text; v_hint text;
     v_at timestamptz := statement_timestamp();
     v_item placement_item; v_items placement_item[] := '{}';
 BEGIN
     FOR k IN 1 .. cardinality(p_num) LOOP
         CONTINUE WHEN p_item[k] = v_done;
-        IF p_skip THEN
-            SELECT n.id, n.free_mask INTO v_id, v_free FROM placement_node n
-             WHERE n.num = p_num[k] AND n.generation = p_generation[k] AND n.schedulable
-               FOR NO KEY UPDATE SKIP LOCKED;
-        ELSE
-            SELECT n.id, n.free_mask INTO v_id, v_free FROM placement_node n
-             WHERE n.num = p_num[k] AND n.generation = p_generation[k] AND n.schedulable
-               FOR NO KEY UPDATE;
+        -- Neighbours in a batch often go to one node: it is read and written once for them.
+        IF p_num[k] <> v_num THEN
+            IF v_changed THEN
+                UPDATE placement_node n
+                   SET generation = v_generation, free_mask = v_free,
+                       free_count = bit_count(v_free::bit(64))
+                 WHERE n.id = v_id;
+                v_changed := false;
+            END IF;
+            IF p_skip THEN
+                SELECT n.id, n.num, n.generation, n.free_mask
+                  INTO v_id, v_num, v_generation, v_free
+                  FROM placement_node n
+                 WHERE n.num = p_num[k] AND n.generation = p_generation[k] AND n.schedulable
+                   FOR NO KEY UPDATE SKIP LOCKED;
+            ELSE
+                SELECT n.id, n.num, n.generation, n.free_mask
+                  INTO v_id, v_num, v_generation, v_free
+                  FROM placement_node n
+                 WHERE n.num = p_num[k] AND n.generation = p_generation[k] AND n.schedulable
+                   FOR NO KEY UPDATE;
+            END IF;
+            IF NOT FOUND THEN
+                v_num := -1;
+                CONTINUE;
+            END IF;
         END IF;
-        CONTINUE WHEN NOT FOUND OR (v_free & p_mask[k]) <> p_mask[k];
-        UPDATE placement_node n
-           SET generation = n.generation + 1, free_mask = v_free & ~p_mask[k],
-               free_count = bit_count((v_free & ~p_mask[k])::bit(64))
-         WHERE n.id = v_id;
+        CONTINUE WHEN v_generation <> p_generation[k] OR (v_free & p_mask[k]) <> p_mask[k];
+        v_generation := v_generation + 1;
+        v_free := v_free & ~p_mask[k];
+        v_changed := true;
         v_done := p_item[k];
         v_item := jsonb_populate_record(NULL::placement_item, p_items -> v_done);
         v_item.node := v_id;
-        v_item.num := p_num[k];
+        v_item.num := v_num;
         v_item.mask := p_mask[k];
-        SELECT jsonb_agg(s.index ORDER BY s.index), jsonb_agg(s.devices ORDER BY s.index)
-          INTO v_item.indices, v_item.bundle
-          FROM placement_slot s
-         WHERE s.node_id = v_id AND s.state = 'approved' AND (v_item.mask >> s.index) & 1 = 1;
+        SELECT array_agg(s.id), array_agg(s.index::int), jsonb_agg(s.devices)
+          INTO v_item.slot_ids, v_item.indices, v_item.bundle
+          FROM (SELECT s.id, s.index, s.devices FROM placement_slot s
+                 WHERE s.node_id = v_id AND s.state = 'approved'
+                   AND (p_mask[k] >> s.index) & 1 = 1
+                 ORDER BY s.index) s;
         v_items := v_items || v_item;
         v_waited := v_waited + v_item.queued::int;
     END LOOP;
+    IF v_changed THEN
+        UPDATE placement_node n
+           SET generation = v_generation, free_mask = v_free,
+               free_count = bit_count(v_free::bit(64))
+         WHERE n.id = v_id;
+    END IF;
     IF v_done < 0 THEN
         RETURN;
     END IF;
@@ -103,7 +128,7 @@ BEGIN
            id, tenant_id, request_id, verdict, code, gates, winner, runner_up, why,
            envelope_version, digest)
     SELECT decision, tenant, request, 'admit', '', gates,
-           jsonb_build_object('node_num', num, 'slots', indices), runner_up, why,
+           jsonb_build_object('node_num', num, 'slots', to_jsonb(indices)), runner_up, why,
            envelope_version, digest
       FROM unnest(v_items);
     INSERT INTO placement_allocation (
@@ -116,12 +141,11 @@ BEGIN
     INSERT INTO placement_claim (
            id, tenant_id, allocation_id, node_id, node_num, slot_id, slot_index, span,
            resource_class_id, amount_milli, state, version, holder, attempt, boot_id)
-    SELECT x.claims[bit_count((x.mask & ((1::bigint << s.index) - 1))::bit(64)) + 1],
-           x.tenant, x.allocation, x.node, x.num, s.id, s.index,
-           int4multirange(int4range(s.index * 1000, (s.index + 1) * 1000)),
+    SELECT c.id, x.tenant, x.allocation, x.node, x.num, c.slot, c.index,
+           int4multirange(int4range(c.index * 1000, (c.index + 1) * 1000)),
            x.class, x.units, 'reserved', 1, 'tenant', 1, ''
-      FROM unnest(v_items) x JOIN placement_slot s
-        ON s.node_id = x.node AND s.state = 'approved' AND (x.mask >> s.index) & 1 = 1
+      FROM unnest(v_items) x
+     CROSS JOIN LATERAL unnest(x.claims, x.slot_ids, x.indices) AS c(id, slot, index)
      WHERE NOT x.whole
      UNION ALL
     SELECT claims[1], tenant, allocation, node, num, NULL, -1,
@@ -129,11 +153,10 @@ BEGIN
            'tenant', 1, ''
       FROM unnest(v_items) WHERE whole;
     INSERT INTO placement_claimdevice (claim_id, uid, live)
-    SELECT CASE WHEN x.whole THEN x.claims[1] ELSE
-                x.claims[bit_count((x.mask & ((1::bigint << s.index) - 1))::bit(64)) + 1] END,
-           d.uid, true
-      FROM unnest(v_items) x JOIN placement_slot s
-        ON s.node_id = x.node AND s.state = 'approved' AND (x.mask >> s.index) & 1 = 1
+    SELECT CASE WHEN x.whole THEN x.claims[1] ELSE c.id END, d.uid, true
+      FROM unnest(v_items) x
+     CROSS JOIN LATERAL unnest(x.claims, x.slot_ids) AS c(id, slot)
+      JOIN placement_slot s ON s.id = c.slot
      CROSS JOIN LATERAL unnest(s.device_uids) AS d(uid);
     INSERT INTO placement_nodetask (
            id, node_id, kind, allocation_id, state, version, params, claim_attempt, attempt,
@@ -158,7 +181,7 @@ BEGIN
                 '{"state": "admitted"}'::jsonb, jsonb_build_object('decision', x.decision)),
                (x.uids[2], 'placement.allocation.place', 'placement.allocation', x.allocation,
                 NULL, '{"state": "placed"}'::jsonb,
-                jsonb_build_object('node_num', x.num, 'slots', x.indices, 'sku', x.sku,
+                jsonb_build_object('node_num', x.num, 'slots', to_jsonb(x.indices), 'sku', x.sku,
                                    'amount_milli', x.amount))
                ) AS e(uid, kind, subject_kind, subject, before, after, facts)
         RETURNING id, kind, subject_id
