@@ -63,19 +63,15 @@ class AgentHome:
 
     def join_token(self) -> str | None:
         """The one-time token, when somebody has put one there."""
-        for path in self._token_paths:
-            try:
-                text = path.read_text("ascii", "replace")[:_MAX_TOKEN_BYTES].strip()
-            except FileNotFoundError:
-                continue
-            if text:
-                return text
-        return None
+        return next(filter(None, map(_token_in, self._token_paths)), None)
 
-    def set_aside_token(self) -> None:
-        """A token that was refused is kept out of the way, so that it is not tried for ever."""
+    def set_aside_token(self, refused: str) -> None:
+        """A token that was refused is kept out of the way, so that it is not tried for ever.
+
+        Only that one: a new one may have been left while the old one was being tried.
+        """
         for path in self._token_paths:
-            if path.exists():
+            if _token_in(path) == refused:
                 path.replace(path.with_name("join-token.refused"))
 
     def joined(self, answer: JoinAnswer) -> Identity:
@@ -143,3 +139,11 @@ class AgentHome:
     def _read_identity(self) -> Identity | None:
         stored = read_json(self.folder / "identity.json")
         return Identity(**stored) if isinstance(stored, dict) else None
+
+
+def _token_in(path: Path) -> str:
+    """The token in the file, or '' when there is none."""
+    try:
+        return path.read_text("ascii", "replace")[:_MAX_TOKEN_BYTES].strip()
+    except FileNotFoundError:
+        return ""

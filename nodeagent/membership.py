@@ -59,7 +59,7 @@ class Membership:
             answer = await self._control.join(request)
         except Refused as refusal:
             if refusal.status in _TOKEN_OF_NO_USE:
-                self._home.set_aside_token()
+                self._home.set_aside_token(token)
             raise
         log.info("%s joined as %s", self._backend.hostname, answer.node_name)
         return self._home.joined(answer)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import stat
 
+import pytest
+
 from nodeagent.protocol import (
     REQUIRED_CLEANUP_STEPS,
     DiscoverParams,
+    JoinRequest,
     ProvisionResult,
     TaskKind,
     TopologyReport,
@@ -49,6 +52,24 @@ def test_a_refused_token_is_set_aside_and_a_new_one_is_taken(bench: Bench) -> No
     assert len(bench.control.joins) == 1
     (bench.folder / "join-token").write_text(bench.control.token)
     bench.rounds(1)
+    assert bench.control.observed
+
+
+def test_a_token_left_while_an_old_one_is_being_refused_is_not_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = bench.folder / "join-token"
+    token.write_text("old")
+    answer = bench.control._join
+
+    def slowly(request: JoinRequest) -> tuple[int, object]:
+        if request.token == "old":
+            token.write_text(bench.control.token)
+        return answer(request)
+
+    monkeypatch.setattr(bench.control, "_join", slowly)
+    bench.rounds(2)
+    assert [request.token for request in bench.control.joins] == ["old", bench.control.token]
     assert bench.control.observed
 
 
