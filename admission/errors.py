@@ -11,7 +11,7 @@ class AuthorityIncomplete(ProductError):
     code = "authority_incomplete"
     status = 403
     title = "The authority to decide this is incomplete"
-    unblock = "The operator gives the tenant an envelope for the class that is named."
+    unblock = "The operator completes what is named: envelope, priority class, isolation, pool."
 
 
 class SlotsOutOfRange(ProductError):
@@ -66,6 +66,106 @@ class WithdrawnAlready(ProductError):
     status = 409
     title = "The request has ended"
     unblock = "Release the allocation if it was admitted; otherwise nothing is left to do."
+
+
+class PolicyForbids(ProductError):
+    """An operator's rule forbids this; its message says why."""
+
+    code = "policy_forbids"
+    status = 403
+    title = "A policy of the platform forbids this"
+    unblock = "Read the rule's message; change what it names, or ask the platform's operator."
+
+
+class PolicyBroken(ProductError):
+    """An active rule could not be evaluated, and nobody knows what it would have said."""
+
+    code = "policy_broken"
+    status = 403
+    title = "A policy of the platform cannot be evaluated"
+    unblock = "Tell the operator the rule's name: it has to be repaired or retired."
+
+
+class PolicyInvalid(ProductError):
+    """The rule may not be kept as it is written."""
+
+    code = "policy_invalid"
+    status = 400
+    title = "The policy rule is not valid"
+    unblock = "Correct the named field; the rule's page lists the facts and functions."
+
+
+class PolicyTestsFailed(ProductError):
+    """A rule's own tests have to pass before it is tried out or switched on."""
+
+    code = "policy_tests_failed"
+    status = 409
+    title = "The rule's own tests do not pass"
+    unblock = "Correct the expression or the test, and save a new version."
+
+
+class SharingNotEligible(ProductError):
+    """This workload may not share its GPUs with another."""
+
+    code = "sharing_not_eligible"
+    status = 403
+    title = "This may not share GPUs"
+    unblock = "Choose a tier and a SKU that allow sharing, or keep the GPUs for yourself."
+
+
+class MemoryExceeded(ProductError):
+    """What the workload needs does not fit into the GPUs' memory."""
+
+    code = "gpu_memory_exceeded"
+    status = 409
+    title = "It does not fit into the memory of the GPUs"
+    unblock = "Ask for more slots a replica, a smaller batch or context, or a smaller model."
+
+
+class MemoryUnknown(ProductError):
+    """The memory of the SKU's GPUs, or what the model needs, is not known."""
+
+    code = "gpu_memory_unknown"
+    status = 409
+    title = "It is not known whether it fits into the memory of the GPUs"
+    unblock = "Give the model's figures; the operator sees to it that the family's memory is known."
+
+
+class ForbiddenByLocality(ProductError):
+    """Capacity exists, but not where the request has to run."""
+
+    code = "forbidden_by_locality"
+    status = 409
+    title = "There is capacity, but not where this has to run"
+    unblock = "Allow other zones, commit the data elsewhere as well, or wait for capacity there."
+    retryable = True
+
+
+class DataSetUnknown(ProductError):
+    """The tenant has declared no such data set."""
+
+    code = "dataset_unknown"
+    status = 400
+    title = "There is no such data set in the tenant"
+    unblock = "Declare the data set first, with the zones, racks or nodes that hold it."
+
+
+class LocalityConflict(ProductError):
+    """No place satisfies all that was required at once."""
+
+    code = "locality_conflict"
+    status = 409
+    title = "The required places have nothing in common"
+    unblock = "Require fewer data sets or zones at once, or commit the data in a common place."
+
+
+class WorkloadStateRefused(ProductError):
+    """The workload is not in a state in which this can be done."""
+
+    code = "workload_state_refused"
+    status = 409
+    title = "The workload's state does not allow this"
+    unblock = "Look at the workload: one that has ended is submitted anew."
 
 
 WAITING_FOR_CAPACITY = reason(

@@ -1,0 +1,135 @@
+"""Which rules are active, and how is an expression evaluated?  The one place that knows CEL."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import cel
+
+from admission.domain.policy import (
+    References,
+    Rule,
+    ask,
+    trouble_after,
+    trouble_before,
+    worst_sample,
+)
+from admission.models import PolicyRule
+
+MEASURED_TIMES = 5
+_active: dict[str, tuple[Rule, ...]] = {"": ()}
+"""Compiled rules by stamp; a stamp names versions, and a version never changes."""
+KEPT_STAMPS = 16
+
+
+class BadExpression(ValueError):
+    """The expression may not be kept; the text says why."""
+
+
+def _program(expression: str) -> cel.Program:
+    trouble = trouble_before(expression)
+    if trouble:
+        raise BadExpression(trouble)
+    try:
+        return cel.compile(expression)
+    except Exception as error:
+        raise BadExpression(str(error)[:300]) from error
+
+
+def _broken(detail: str) -> Any:
+    def check(_seen: Mapping[str, Any]) -> Any:
+        raise BadExpression(detail)
+
+    return check
+
+
+def _guarded(program: cel.Program) -> Callable[[Mapping[str, Any]], Any]:
+    def check(seen: Mapping[str, Any]) -> Any:
+        try:
+            return program.execute(dict(seen))
+        except (Exception, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as panic:  # A panic of the library is no ordinary exception.
+            raise BadExpression(str(panic)[:300]) from panic
+
+    return check
+
+
+def compiled(row: PolicyRule) -> Rule:
+    """A rule ready to be asked; one that cannot be compiled says so each time it is asked."""
+    windowed = False
+    try:
+        program = _program(row.expression)
+        windowed = "time" in program.variables()
+        check = _guarded(program)
+    except BadExpression as error:
+        check = _broken(str(error))
+    return Rule(
+        name=row.name,
+        version=row.rule_version,
+        actions=frozenset(row.actions),
+        message=row.message,
+        unblock=row.unblock,
+        windowed=windowed,
+        check=check,
+    )
+
+
+def checked(row: PolicyRule) -> tuple[Rule, int]:
+    """A rule that may be kept, and its measured worst case in microseconds.
+
+    Raises BadExpression when a bound, a name, a function or a type is wrong.
+    """
+    program = _program(row.expression)
+    used = References(frozenset(program.variables()), frozenset(program.functions()))
+    trouble = trouble_after(row.expression, used)
+    if trouble:
+        raise BadExpression(trouble)
+    rule = compiled(row)
+    worst = 0
+    for _ in range(MEASURED_TIMES):
+        began = time.perf_counter()
+        answer = ask(rule, worst_sample(), time.perf_counter)
+        worst = max(worst, round((time.perf_counter() - began) * 1e6))
+        if answer is not None and answer.broken:
+            raise BadExpression(answer.detail)
+    return rule, worst
+
+
+def active(stamp: str) -> tuple[Rule, ...]:
+    """The rules that a stamp names, by name. ``stamp`` is ``name:version`` joined by spaces.
+
+    The stamp is read with the facts of each decision, so a rule holds from the moment it is
+    switched on, in every process; only a stamp not met before costs a query.
+    """
+    found = _active.get(stamp)
+    if found is None:
+        wanted = [part.rsplit(":", 1) for part in stamp.split(" ")]
+        rows = {
+            (row.name, row.rule_version): row
+            for row in PolicyRule.objects.filter(name__in=[name for name, _ in wanted])
+        }
+        found = tuple(compiled(rows[name, int(version)]) for name, version in wanted)
+        if len(_active) >= KEPT_STAMPS:
+            forget()
+        _active[stamp] = found
+    return found
+
+
+def forget() -> None:
+    """Drop what was compiled; for whoever changed a rule's row past the services."""
+    _active.clear()
+    _active[""] = ()
+
+
+def version_of(stamp: str) -> str:
+    """The digest of the active rules' names and versions; empty when there are none."""
+    return hashlib.sha256(stamp.encode()).hexdigest()[:16] if stamp else ""
+
+
+def names_of(rules: Sequence[Rule]) -> list[str]:
+    """The rules' names with their versions."""
+    return [f"{rule.name}:{rule.version}" for rule in rules]

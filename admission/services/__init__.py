@@ -1,0 +1,1 @@
+"""What admission does: one transaction, an actor, events inside."""
