@@ -7,12 +7,11 @@ GPU-milli reach 130 % of the fleet's; shuffled; placed one by one. A task that f
 dropped, one that fits somewhere is never refused, nothing leaves. The result is allocated
 GPU-milli ÷ the fleet's. The engine is the one that scores allocations: placement.domain.packing.
 
-The demand mix it looks ahead with is, by ``--mix``:
+Our score looks ahead with a demand mix learnt only from what has been asked for so far in the
+run. ``--beside`` also runs, on the same sequences, our score and the plain published one with
+the histogram of the trace's task kinds, as the paper does (kinds and how often, not their order).
 
-    trace     the histogram of the trace's task kinds, as in the paper (kinds, not their order)
-    arrivals  only what has been asked for so far in the run, learnt anew as the count grows
-
-Runs on one core. The last line is one JSON object.
+Runs on one core without helper threads. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -45,7 +44,24 @@ POLICIES = ("Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD"
 PLAIN = Weights(gap=0.0, fragment=1.0, stranded=0.0)
 FIRST_LOOK = 16
 GROWTH = 1.25
-"""With ``--mix arrivals`` the mix is learnt at this many arrivals, then at each such growth."""
+"""A mix of arrivals is first learnt after so many, then at each such growth of their count."""
+ALONE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What is compared: a score, and whether it knows the trace's histogram beforehand."""
+
+    name: str
+    weights: Weights
+    knows_histogram: bool = False
+
+
+OURS = Side("ours", Weights())
+BESIDE = (
+    Side("ours, histogram known", Weights(), knows_histogram=True),
+    Side("plain FGD in our code, histogram known", PLAIN, knows_histogram=True),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +83,7 @@ def run(
     *,
     trace: str,
     seed: int,
-    mix: str = "trace",
-    weights: Weights | None = None,
+    side: Side = OURS,
     limit: int | None = None,
 ) -> Run:
     """Place one shuffled sequence; ``limit`` stops after so many tasks.
@@ -77,13 +92,13 @@ def run(
     """
     capacity = sum(sum(host.gpus) for host in hosts)
     queue = copies_until(pods, 1.3 * capacity, seed)[:limit]
-    fleet = Fleet(hosts, Mix.seen(pods) if mix == "trace" else Mix(), weights)
+    fleet = Fleet(hosts, Mix.seen(pods) if side.knows_histogram else Mix(), side.weights)
     allocated, dropped = 0, Counter[str]()
     seen = Counter[Bundle]()
     look = FIRST_LOOK
     wall, cpu = time.perf_counter(), time.process_time()
     for count, bundle in enumerate(queue):
-        if mix == "arrivals":
+        if not side.knows_histogram:
             if count >= look:
                 fleet.learn(Mix.counted(seen))
                 look = int(count * GROWTH) + 1
@@ -106,144 +121,167 @@ def run(
     )
 
 
-def spread(values: Sequence[float]) -> float:
-    """Standard deviation over seeds; 0 for one."""
-    return statistics.stdev(values) if len(values) > 1 else 0.0
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """All runs of one trace."""
 
+    name: str
+    runs: tuple[Run, ...]
 
-def summary(runs: Sequence[Run]) -> dict[str, object]:
-    """The JSON object of all runs."""
-    traces: dict[str, dict[str, object]] = {}
-    ahead: list[float] = []
-    for trace in dict.fromkeys(r.trace for r in runs):
-        own = [r for r in runs if r.trace == trace]
-        mean = statistics.fmean(r.allocated for r in own)
-        traces[trace] = {
-            "mean": round(mean, 3),
-            "sd": round(spread([r.allocated for r in own]), 3),
-            "ms_per_decision": round(statistics.fmean(r.wall_ms for r in own), 4),
-            "cpu_ms_per_decision": round(statistics.fmean(r.cpu_ms for r in own), 4),
-            "runs": {str(r.seed): round(r.allocated, 3) for r in own},
-            "dropped_mean": {
-                kind: round(statistics.fmean(r.dropped.get(kind, 0) for r in own), 1)
-                for kind in sorted({kind for r in own for kind in r.dropped})
-            },
+    @property
+    def mean(self) -> float:
+        """Allocated part in %, mean over the seeds."""
+        return statistics.fmean(run.allocated for run in self.runs)
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation over the seeds; 0 for one."""
+        return statistics.stdev(run.allocated for run in self.runs) if len(self.runs) > 1 else 0.0
+
+    @property
+    def wall_ms(self) -> float:
+        """Wall-clock milliseconds a decision."""
+        return statistics.fmean(run.wall_ms for run in self.runs)
+
+    @property
+    def ahead(self) -> float | None:
+        """Points ahead of the published FGD mean; None for a trace that was not published."""
+        return self.mean - PUBLISHED[self.name][-1] if self.name in PUBLISHED else None
+
+    @property
+    def dropped(self) -> dict[str, float]:
+        """Tasks dropped for want of room, mean per run, by GPUs asked for."""
+        kinds = sorted({kind for run in self.runs for kind in run.dropped})
+        return {
+            kind: round(statistics.fmean(run.dropped.get(kind, 0) for run in self.runs), 1)
+            for kind in kinds
         }
-        if trace in PUBLISHED:
-            ahead.append(mean - PUBLISHED[trace][-1])
-            traces[trace]["ahead_of_published_fgd"] = round(ahead[-1], 3)
+
+    def as_json(self) -> dict[str, object]:
+        """The raw numbers."""
+        return {
+            "mean": round(self.mean, 3),
+            "sd": round(self.sd, 3),
+            "ahead_of_published_fgd": None if self.ahead is None else round(self.ahead, 3),
+            "ms_per_decision": round(self.wall_ms, 4),
+            "cpu_ms_per_decision": round(statistics.fmean(r.cpu_ms for r in self.runs), 4),
+            "dropped": self.dropped,
+            "runs": {str(run.seed): round(run.allocated, 3) for run in self.runs},
+        }
+
+
+def by_trace(runs: Sequence[Run]) -> list[Trace]:
+    """Runs gathered by trace, in the order in which traces came."""
+    names = dict.fromkeys(run.trace for run in runs)
+    return [Trace(name, tuple(run for run in runs if run.trace == name)) for name in names]
+
+
+def summary(traces: Sequence[Trace]) -> dict[str, object]:
+    """Means over the traces; of deviations and times the worst trace's."""
+    ahead = [trace.ahead for trace in traces if trace.ahead is not None]
     return {
-        "packing_mean": round(statistics.fmean(r.allocated for r in runs), 3),
-        "packing_sd": round(spread([r.allocated for r in runs]), 3)
-        if len(traces) == 1
-        else round(max(float(str(entry["sd"])) for entry in traces.values()), 3),
-        "ms_per_decision": round(max(float(str(t["ms_per_decision"])) for t in traces.values()), 4),
+        "packing_mean": round(statistics.fmean(trace.mean for trace in traces), 3),
+        "packing_sd": round(max(trace.sd for trace in traces), 3),
+        "ms_per_decision": round(max(trace.wall_ms for trace in traces), 4),
         "ahead_least": round(min(ahead), 3) if ahead else None,
-        "traces": traces,
+        "traces": {trace.name: trace.as_json() for trace in traces},
     }
 
 
-def table(found: dict[str, object], *, name: str) -> str:
+def table(traces: Sequence[Trace], *, name: str) -> str:
     """The result beside the published one, as a Markdown table in %."""
-    traces = found["traces"]
-    assert isinstance(traces, dict)
-    lines = [
-        f"| trace | {' | '.join(POLICIES)} | {name} | ahead of FGD | ms per decision |",
-        "|---|" + "---|" * (len(POLICIES) + 3),
-    ]
-    for trace, own in traces.items():
-        published = [f"{value:.2f}" for value in PUBLISHED.get(trace, ())] or ["–"] * len(POLICIES)
-        ahead = own.get("ahead_of_published_fgd")
-        lines.append(
-            f"| {trace} | {' | '.join(published)} | {own['mean']:.2f} ± {own['sd']:.2f} "
-            f"| {'–' if ahead is None else f'{ahead:+.2f}'} | {own['ms_per_decision']:.2f} |"
-        )
+    heads = ("trace", *POLICIES, name, "ahead of FGD", "ms a decision")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for trace in traces:
+        published = [f"{value:.2f}" for value in PUBLISHED.get(trace.name, ())]
+        cells = [
+            trace.name,
+            *(published or ["-"] * len(POLICIES)),
+            f"{trace.mean:.2f} ± {trace.sd:.2f}",
+            "-" if trace.ahead is None else f"{trace.ahead:+.2f}",
+            f"{trace.wall_ms:.2f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def drops(found: dict[str, object]) -> str:
-    """Tasks dropped for want of room, mean per run, by GPUs asked for."""
-    traces = found["traces"]
-    assert isinstance(traces, dict)
-    kinds = sorted({kind for own in traces.values() for kind in own["dropped_mean"]})
-    lines = [f"| trace | {' | '.join(kinds)} |", "|---|" + "---|" * len(kinds)]
-    for trace, own in traces.items():
-        values = " | ".join(str(own["dropped_mean"].get(kind, 0)) for kind in kinds)
-        lines.append(f"| {trace} | {values} |")
+def drops(traces: Sequence[Trace]) -> str:
+    """Tasks dropped for want of room by GPUs asked for, as a Markdown table."""
+    kinds = sorted({kind for trace in traces for kind in trace.dropped})
+    lines = [f"| trace | {' | '.join(kinds)} |", "|---" * (len(kinds) + 1) + "|"]
+    for trace in traces:
+        cells = [f"{trace.dropped.get(kind, 0.0):.1f}" for kind in kinds]
+        lines.append(f"| {trace.name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def page(found: dict[str, dict[str, object]], args: argparse.Namespace) -> str:
+def page(found: dict[str, list[Trace]], seeds: str) -> str:
     """The section for people: what was run, on what, and what came out."""
     parts = [
         "# Packing\n",
         "Written by `make bench-packing NODES=… PODS=… SEEDS=…`; do not edit.\n",
-        f"Protocol of USENIX ATC 2023, seeds {args.seeds}, requests of 130 % of the fleet. "
-        "Allocated GPU share in %, mean ± standard deviation over the seeds, beside the "
-        "published means. Demand mix: "
-        + (
-            "the trace's histogram of task kinds, as published.\n"
-            if args.mix == "trace"
-            else "what has been asked for so far in the run.\n"
-        ),
+        f"Protocol of USENIX ATC 2023 (`benchmarks/packing.py`), seeds {seeds}: requests of "
+        "130 % of the fleet, allocated GPU share in %, mean ± standard deviation over the seeds, "
+        "beside the published means.\n",
         f"Python {platform.python_version()}, {platform.machine()}, one core of "
-        f"{os.cpu_count()}, load {os.getloadavg()[0]:.1f}.\n",
+        f"{os.cpu_count()}, load {os.getloadavg()[0]:.1f}. Times are wall-clock times of choosing "
+        "and taking, with what is learnt of the mix included.\n",
     ]
-    for name, result in found.items():
-        parts += [f"## {name}\n", table(result, name=name) + "\n"]
-        parts += ["Dropped for want of room, tasks per run, by GPUs asked for:\n", drops(result)]
-        parts += [""]
+    for name, traces in found.items():
+        parts += [f"## {name[0].upper()}{name[1:]}\n", table(traces, name=name) + "\n"]
+        parts += ["Dropped for want of room, tasks a run, by GPUs asked for:\n"]
+        parts += [drops(traces) + "\n"]
     return "\n".join(parts)
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="benchmarks.packing", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.packing", description="The packing comparison of USENIX ATC 2023."
+    )
     parser.add_argument("--nodes", type=Path, required=True, help="CSV of hosts")
     parser.add_argument("--pods", type=Path, nargs="+", required=True, help="CSVs of tasks")
     parser.add_argument("--seeds", default="42-51", help="such as 42-51 or 1,2,5-7")
-    parser.add_argument("--mix", choices=("trace", "arrivals"), default="trace")
-    parser.add_argument("--plain", action="store_true", help="also run the plain published score")
+    parser.add_argument("--beside", action="store_true", help="run the other scores as well")
     parser.add_argument("--write", type=Path, help="write the tables to this file as well")
     return parser.parse_args(given)
 
 
-def measured(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, list[Run]]:
-    """All runs asked for, by the name of what was run."""
+def measured(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, list[Trace]]:
+    """All runs asked for, by the name of what was run; sides take turns on each sequence."""
     hosts = read_nodes(args.nodes)
-    sides: dict[str, Weights | None] = {"ours": None}
-    if args.plain:
-        sides["plain FGD, our code"] = PLAIN
-    runs: dict[str, list[Run]] = {name: [] for name in sides}
+    sides = (OURS, *BESIDE) if args.beside else (OURS,)
+    runs: dict[str, list[Run]] = {side.name: [] for side in sides}
     for path in args.pods:
         pods = read_pods(path)
         trace = path.stem.removeprefix("pods_")
         for seed in seeds_of(args.seeds):
-            for name, weights in sides.items():
-                one = run(hosts, pods, trace=trace, seed=seed, mix=args.mix, weights=weights)
-                runs[name].append(one)
+            for side in sides:
+                one = run(hosts, pods, trace=trace, seed=seed, side=side)
+                runs[side.name].append(one)
                 tell(
-                    f"{name}: {trace} seed {seed}: {one.allocated:.3f} % of {one.tasks} tasks, "
-                    f"{one.wall_ms:.3f} ms a decision ({one.cpu_ms:.3f} ms of CPU)"
+                    f"{trace} seed {seed}, {side.name}: {one.allocated:.3f} % "
+                    f"({one.tasks} tasks, {one.wall_ms:.3f} ms a decision)"
                 )
-    return runs
+    return {name: by_trace(own) for name, own in runs.items()}
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Run, print the table and the JSON line."""
+    """Run, print the tables and the JSON line."""
     args = arguments(given)
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    runs = measured(args, lambda line: print(line, file=sys.stderr, flush=True))
-    found = {name: summary(own) for name, own in runs.items()}
-    text = page(found, args)
+    found = measured(args, lambda line: print(line, file=sys.stderr, flush=True))
+    text = page(found, args.seeds)
     if args.write:
         args.write.write_text(text, encoding="utf-8")
     print(text)
-    rest = {name: result for name, result in found.items() if name != "ours"}
-    print(json.dumps({**found["ours"], "mix": args.mix, "seeds": args.seeds, "beside": rest}))
+    beside = {name: summary(traces) for name, traces in found.items() if name != OURS.name}
+    print(json.dumps({**summary(found[OURS.name]), "seeds": args.seeds, "beside": beside}))
     return 0
 
 
 if __name__ == "__main__":
+    if any(os.environ.get(name) != value for name, value in ALONE.items()):
+        # The maths library reads these when it is loaded, which has already happened.
+        command = [sys.executable, "-m", "benchmarks.packing", *sys.argv[1:]]
+        os.execve(sys.executable, command, os.environ | ALONE)
     raise SystemExit(main())
