@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import psycopg
 from django.db import DatabaseError, connection, transaction
 
 from gpuaas.kernel import audits
@@ -63,10 +64,10 @@ def charge(*rows: tuple[Tenant, UUID | None, ResourceClass, int]) -> str:
                 columns,
             )
     except DatabaseError as refused:
-        diagnosis = getattr(refused.__cause__, "diag", None)
-        assert diagnosis is not None
-        assert diagnosis.sqlstate == "GP001", refused
-        return str(diagnosis.message_hint)
+        cause = refused.__cause__
+        if not isinstance(cause, psycopg.Error) or cause.diag.sqlstate != "GP001":
+            raise
+        return str(cause.diag.message_hint)
     return ""
 
 
