@@ -331,12 +331,12 @@ class Agent:
 
     async def _drop_work(self) -> None:
         me = asyncio.current_task()
-        jobs = [work.job for work in self._running.values() if work.job not in (None, me)]
+        begun = [work.job for work in self._running.values() if work.job is not None]
+        jobs = [job for job in begun if job is not me]
         self._running.clear()
         for job in jobs:
-            if job is not None:
-                job.cancel()
-        await asyncio.gather(*(job for job in jobs if job is not None), return_exceptions=True)
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
 
     # Waiting
 

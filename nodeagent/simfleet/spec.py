@@ -30,7 +30,8 @@ def prepare(data: Path, spec: Path | None) -> list[Path]:
 
 def _create(data: Path, base: Path, entry: dict[str, Any]) -> None:
     config = parse_config(entry)
-    if not isinstance(config.name, str) or not _NAME.fullmatch(config.name):
+    name = entry.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise HardwareError("a host's name has lower-case letters, digits, dots and hyphens")
     topology = entry.get("topology")
     if not isinstance(topology, str):
