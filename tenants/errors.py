@@ -103,7 +103,7 @@ class SecondFactorNeeded(ProductError):
     code = "second_factor_needed"
     status = 403
     title = "This needs your second factor"
-    unblock = "Send a current code of your authenticator app; gpuaas asks for it, or takes --code."
+    unblock = "Give a current code of your authenticator app: gpuaas --code, or /second-factor/."
 
 
 class SecondFactorSetUpNeeded(ProductError):

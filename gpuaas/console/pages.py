@@ -63,7 +63,13 @@ class ConsolePage(OperatorView):
                     link("Decisions", "decisions", "gavel"),
                 ),
             ),
-            Section("Records", (Link("Admin", reverse("admin:index"), "list"),)),
+            Section(
+                "Records",
+                (
+                    link("Break-glass", "break-glass", "key"),
+                    Link("Admin", reverse("admin:index"), "list"),
+                ),
+            ),
         )
         return Frame(
             place="console",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from gpuaas.console.views import allocations, home, nodes, records, search, tenants
+from gpuaas.console.views import allocations, break_glass, home, nodes, records, search, tenants
 
 app_name = "console"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -27,6 +27,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("tenants/", tenants.Tenants.as_view(), name="tenants"),
     path("tenants/<slug:slug>/", tenants.TenantPage.as_view(), name="tenant"),
     path("tenants/<slug:slug>/envelope/", tenants.SetEnvelope.as_view(), name="tenant-envelope"),
+    path("tenants/<slug:slug>/break-glass/", break_glass.Open.as_view(), name="break-glass-open"),
+    path("break-glass/", break_glass.Windows.as_view(), name="break-glass"),
+    path("break-glass/<uuid:pk>/end/", break_glass.End.as_view(), name="break-glass-end"),
     path("tenants/<slug:slug>/<str:action>/", tenants.ActOnTenant.as_view(), name="tenant-act"),
     path("allocations/", allocations.Allocations.as_view(), name="allocations"),
     path("allocations/<uuid:pk>/", allocations.AllocationPage.as_view(), name="allocation"),

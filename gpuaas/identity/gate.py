@@ -47,12 +47,12 @@ def mark_passed(request: HttpRequest, user: User) -> None:
     request.session.cycle_key()
 
 
-def passed_recently(request: HttpRequest, user: User) -> bool:
-    """Whether the factor was given a short while ago, or there is none to give."""
-    if standing(user, request.session) != "passed":
-        return second_factor.factor_of(user.pk) is None
-    at = datetime.fromtimestamp(request.session[MARK]["at"], tz=UTC)
-    return clock.db_now() - at <= second_factor.RECENT
+def factor_at(request: HttpRequest) -> datetime | None:
+    """When this session's person last gave their second factor, if they did."""
+    if not request.user.is_authenticated:
+        return None
+    found = getattr(request, "factor_at", None)
+    return found if isinstance(found, datetime) else None
 
 
 def pending_person(request: HttpRequest) -> User | None:
@@ -67,9 +67,13 @@ def _admitted(request: HttpRequest) -> User | AnonymousUser:
     user = get_user(request)
     if not isinstance(user, User):
         return AnonymousUser()
-    if standing(user, request.session) in {"code_needed", "setup_needed"}:
+    found = standing(user, request.session)
+    if found in {"code_needed", "setup_needed"}:
         request.pending_person = user  # type: ignore[attr-defined]  # read above
         return AnonymousUser()
+    if found == "passed":
+        at = request.session[MARK]["at"]
+        request.factor_at = datetime.fromtimestamp(at, tz=UTC)  # type: ignore[attr-defined]  # for actors
     return user
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
@@ -14,7 +15,8 @@ class Actor:
     """The person, token, node or part of the system behind a change.
 
     ``scopes`` limits what a token may do (``resource:verb``); empty means no limit
-    beyond the role. ``role`` is the member's role in ``tenant_id``.
+    beyond the role. ``role`` is the member's role in ``tenant_id``. ``factor_at`` is when
+    the person behind this last gave their second factor here, if they did.
     """
 
     kind: Kind
@@ -25,6 +27,7 @@ class Actor:
     role: str = ""
     scopes: frozenset[str] = field(default_factory=frozenset)
     request_id: str = ""
+    factor_at: datetime | None = None
 
     def within(self, tenant_id: UUID | None) -> Actor:
         """The same actor, acting inside another tenant (operators only)."""

@@ -44,6 +44,7 @@ def operator_of(request: HttpRequest) -> Actor:
         name=str(user),
         operator=True,
         request_id=str(getattr(request, "request_id", "")),
+        factor_at=getattr(request, "factor_at", None),
     )
 
 

@@ -61,6 +61,7 @@ class TenantPage(TenantView):
         )
         manage = (
             Link("Team and projects", self.url("team"), "team"),
+            Link("Invitations and programs", self.url("access"), "user"),
             Link("API tokens", self.url("tokens"), "token"),
             Link("SSH keys", self.url("ssh-keys"), "key"),
         )
@@ -78,4 +79,5 @@ class TenantPage(TenantView):
             tenants=self.tenants,
             projects=self.projects,
             crumbs=self.crumbs(),
+            window=self.window,
         )

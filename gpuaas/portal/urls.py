@@ -5,9 +5,11 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from gpuaas.portal.views import (
+    access,
     allocations,
     catalogue,
     home,
+    invitation,
     launch,
     live,
     manage,
@@ -37,6 +39,14 @@ tenant_pages: list[URLPattern | URLResolver] = [
     path("team/", manage.Team.as_view(), name="team"),
     path("team/projects/", manage.NewProject.as_view(), name="project-new"),
     path("team/members/", manage.SetMember.as_view(), name="member-set"),
+    path("access/", access.Access.as_view(), name="access"),
+    path("access/invitations/", access.Invite.as_view(), name="invite"),
+    path(
+        "access/invitations/<uuid:pk>/revoke/", access.Uninvite.as_view(), name="invitation-revoke"
+    ),
+    path("access/programs/", access.NewProgram.as_view(), name="program-new"),
+    path("access/programs/<uuid:pk>/tokens/", access.ProgramToken.as_view(), name="program-token"),
+    path("access/programs/<uuid:pk>/disable/", access.EndProgram.as_view(), name="program-disable"),
     path("tokens/", manage.Tokens.as_view(), name="tokens"),
     path("tokens/<uuid:pk>/revoke/", manage.RevokeToken.as_view(), name="token-revoke"),
     path("ssh-keys/", manage.SshKeys.as_view(), name="ssh-keys"),
@@ -55,6 +65,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("security/", second_factor.Security.as_view(), name="security"),
     path("security/codes/", second_factor.RenewCodes.as_view(), name="recovery-codes"),
     path("security/remove/", second_factor.Remove.as_view(), name="second-factor-remove"),
+    path("invitation/<str:secret>/", invitation.Accept.as_view(), name="invitation"),
     path("theme/", session.Theme.as_view(), name="theme"),
     path("password/", session.PasswordChange.as_view(), name="password-change"),
     path("password/reset/", session.ResetAsk.as_view(), name="password-reset"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuaas.kernel.actor import Actor
-from tenants.models import Project, Tenant, User
+from tenants.models import BreakGlass, Project, Tenant, User
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ class Frame:
     tenants: tuple[Tenant, ...] = ()
     projects: tuple[Project, ...] = ()
     crumbs: tuple[Crumb, ...] = field(default=())
+    window: BreakGlass | None = None
+    """The window through which an operator looks at this tenant, which the page says."""
 
     @property
     def themes(self) -> tuple[tuple[str, str], ...]:

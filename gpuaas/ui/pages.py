@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from django.contrib.auth.views import redirect_to_login
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.views import View
 
+from gpuaas.identity import gate
 from gpuaas.kernel import errors
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.scope import tenant_scope
 from gpuaas.ui.frame import Crumb, Frame
 from tenants.domain.roles import may
-from tenants.models import Tenant, User
+from tenants.errors import BreakGlassReadOnly, SecondFactorNeeded
+from tenants.models import BreakGlass, Tenant, User
 from tenants.selectors import tenants_of
+from tenants.services import break_glass
 from tenants.services.access import user_actor
 
 
@@ -38,8 +45,13 @@ class SignedInView(View):
 
     def enter(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """What subclasses do between knowing the reader and answering."""
-        self.actor = user_actor(user=self.user, tenant_id=None, request_id=request_id(request))
+        self.actor = self.acting(None)
         return self.guarded(request, *args, **kwargs)
+
+    def acting(self, tenant_id: UUID | None) -> Actor:
+        """The reader as an actor, in a tenant or on the platform's side."""
+        actor = user_actor(user=self.user, tenant_id=tenant_id, request_id=request_id(self.request))
+        return replace(actor, factor_at=gate.factor_at(self.request))
 
     def guarded(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer, turning a product's error into its page. Runs inside the scope."""
@@ -88,18 +100,44 @@ class TenantView(SignedInView):
 
     tenant: Tenant
     tenants: tuple[Tenant, ...]
+    window: BreakGlass | None = None
+    """The window through which an operator looks in; None for the tenant's own people."""
 
     def enter(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Find the tenant among the reader's own; another's answers as a missing one does."""
         self.tenants = tuple(tenants_of(self.user))
         slug = kwargs.pop("tenant")
         found = next((t for t in self.tenants if t.slug == slug), None)
-        if found is None:
+        if found is not None:
+            self.tenant = found
+            self.actor = self.acting(found.pk)
+        elif not self.look_in(slug):
             return not_found(request)
-        self.tenant = found
-        self.actor = user_actor(user=self.user, tenant_id=found.pk, request_id=request_id(request))
-        with tenant_scope(found.pk):
+        with tenant_scope(self.tenant.pk):
             return self.guarded(request, *args, **kwargs)
+
+    def look_in(self, slug: str) -> bool:
+        """An operator's look through an open window, recorded before anything is shown."""
+        if not self.user.is_staff:
+            return False
+        tenant = Tenant.objects.select_related("tier").filter(slug=slug).first()
+        window = break_glass.window_of(self.user.pk, tenant.pk) if tenant else None
+        if tenant is None or window is None:
+            return False
+        self.tenant, self.window = tenant, window
+        self.actor = break_glass.look(
+            window=window,
+            actor=self.acting(None),
+            method=self.request.method or "",
+            path=self.request.get_full_path(),
+        )
+        return True
+
+    def check_may(self, action: str) -> None:
+        """What a role allows; through a window, reading only."""
+        if self.window is not None and self.request.method not in {"GET", "HEAD"}:
+            raise BreakGlassReadOnly
+        super().check_may(action)
 
     def error_page(self, error: errors.ProductError) -> HttpResponse:
         """Tell the failure; what a failed action wrote is taken back, unless it is to stay."""
@@ -117,6 +155,15 @@ class OperatorView(SignedInView):
         if not self.user.is_staff:
             return not_found(request)
         return super().enter(request, *args, **kwargs)
+
+    def error_page(self, error: errors.ProductError) -> HttpResponse:
+        """Tell the failure; where only a code is missing, ask for it and come back."""
+        if isinstance(error, SecondFactorNeeded):
+            # What was sent is not sent again: the page it came from is shown, to do it anew.
+            page = self.request.path.rstrip("/").rpartition("/")[0] + "/"
+            back = urlencode({"next": page})
+            return redirect(f"{reverse('portal:second-factor')}?{back}")
+        return super().error_page(error)
 
 
 def request_id(request: HttpRequest) -> str:

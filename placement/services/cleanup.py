@@ -18,6 +18,7 @@ from placement.states import LIVE_CLAIM, AllocationState, ClaimState, Outcome, T
 from tenants.errors import PersonNeeded
 from tenants.models import User
 from tenants.services.access import person_id_of
+from tenants.services.second_factor import given_lately_or_refuse
 from tenants.services.tenancy import quota_return
 
 RELEASE_S = 900
@@ -252,8 +253,10 @@ def override_approve(*, allocation_id: UUID, reason: str, actor: Actor) -> Alloc
     """Approve an override as a second person; the claims end, marked as overridden.
 
     Who the two are is told by their accounts, whatever token or name they use. A platform
-    with a single operator lets that one do both, which every record of it says.
+    with a single operator lets that one do both, which every record of it says. Whoever has
+    a second factor has to have given it lately.
     """
+    given_lately_or_refuse(actor)
     row = _blocked(allocation_id, reason)
     overrides = list(CleanupOverride.objects.filter(claim__in=live_claims(row)))
     if not overrides:

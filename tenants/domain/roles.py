@@ -56,7 +56,7 @@ def reading_scopes_of(role: str) -> frozenset[str]:
 
 
 def matrix() -> str:
-    """Every role against every action as a table, for a reviewer: a row per action, a mark per role."""
+    """Every role against every action, as a table that a reviewer can read."""
     names = [*sorted(RANK, key=RANK.__getitem__, reverse=True), "operator"]
     actions = sorted([*ACTIONS, *OPERATOR_ACTIONS])
     width = max(len(action) for action in actions) + 2

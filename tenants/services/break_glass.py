@@ -12,12 +12,14 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
 from tenants.domain.roles import reading_scopes_of
 from tenants.errors import BreakGlassOpen
 from tenants.models import BreakGlass, Tenant, User
+from tenants.services.second_factor import given_lately_or_refuse
 
 ROLE = "viewer"
 LONGEST_MINUTES = 60
@@ -25,7 +27,7 @@ SHORTEST_REASON = 10
 SHOWN_PATH = 300
 
 
-def window_of(user_id: UUID | str, tenant_id: UUID) -> BreakGlass | None:
+def window_of(user_id: UUID, tenant_id: UUID) -> BreakGlass | None:
     """The operator's open window into the tenant, if there is one now."""
     return BreakGlass.objects.filter(
         operator_id=user_id,
@@ -36,13 +38,24 @@ def window_of(user_id: UUID | str, tenant_id: UUID) -> BreakGlass | None:
     ).first()
 
 
+def window_list(tenant_id: UUID | None = None) -> QuerySet[BreakGlass]:
+    """Windows into one tenant or all, the latest first, with who opened them."""
+    rows = BreakGlass.objects.select_related("operator", "tenant").order_by("-created_at")
+    return rows.filter(tenant_id=tenant_id) if tenant_id else rows
+
+
 @transaction.atomic
 def break_glass_open(
     *, tenant_id: UUID, user: User, reason: str, minutes: int, actor: Actor
 ) -> BreakGlass:
-    """Open a window for this operator. Raises BreakGlassOpen while there is one."""
+    """Open a window for this operator.
+
+    Raises BreakGlassOpen while there is one, and SecondFactorNeeded for an operator who has
+    a second factor and did not give it lately.
+    """
     if not user.is_staff or not actor.operator:
         raise errors.PermissionDenied("This is for the platform's operators.")
+    given_lately_or_refuse(actor)
     why = reason.strip()
     if len(why) < SHORTEST_REASON:
         raise errors.InvalidRequest(

@@ -16,6 +16,7 @@ from uuid import UUID
 from django.conf import settings
 from django.core.mail import send_mail
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
@@ -24,8 +25,10 @@ from tenants.domain import tokens
 from tenants.errors import InvitationExists, InvitationInvalid, NameTaken
 from tenants.models import Invitation, Member, Role, Tenant, User
 from tenants.services.service_accounts import checked_role
+from tenants.states import TenantState
 
 LIVES = timedelta(days=7)
+ENDED = (TenantState.REJECTED, TenantState.DELETING, TenantState.DELETED)
 ROLES = tuple(role.value for role in Role)
 SUBJECT = "You are invited to a tenant of the GPU platform"
 BODY = """{who} invites you to {tenant} as {role}.
@@ -131,6 +134,7 @@ def invitation_of(secret: str) -> Invitation:
             revoked_at__isnull=True,
             expires_at__gt=clock.db_now(),
         )
+        .exclude(tenant__state__in=ENDED)
         .first()
     )
     if found is None:
@@ -179,3 +183,15 @@ def invitation_sign_up(
         ) from taken
     actor = Actor(kind="user", id=str(user.pk), name=user.email, request_id=request_id)
     return user, invitation_accept(secret=secret, user=user, actor=actor)
+
+
+def invitation_list(tenant_id: UUID) -> QuerySet[Invitation]:
+    """Every invitation of the tenant's, the latest first."""
+    return Invitation.objects.filter(tenant_id=tenant_id).order_by("-created_at")
+
+
+def open_list(tenant_id: UUID) -> QuerySet[Invitation]:
+    """Those that can be accepted now."""
+    return invitation_list(tenant_id).filter(
+        accepted_at__isnull=True, revoked_at__isnull=True, expires_at__gt=clock.db_now()
+    )

@@ -29,6 +29,7 @@ from tenants.errors import (
     SecondFactorWrong,
 )
 from tenants.models import User
+from tenants.services.access import person_id_of
 
 RECENT = timedelta(minutes=10)
 """How long a given factor opens what is sensitive."""
@@ -43,6 +44,24 @@ def factor_of(user_id: UUID) -> int | None:
     found = Authenticator.objects.filter(user_id=user_id, type=Authenticator.Type.TOTP)
     pk = found.values_list("pk", flat=True).first()
     return None if pk is None else int(pk)
+
+
+def given_lately(actor: Actor) -> bool:
+    """Whether the person behind an actor gave their factor a short while ago, or has none."""
+    holder = person_id_of(actor)
+    try:
+        person = UUID(holder)
+    except ValueError:
+        return True
+    if factor_of(person) is None:
+        return True
+    return actor.factor_at is not None and clock.db_now() - actor.factor_at <= RECENT
+
+
+def given_lately_or_refuse(actor: Actor) -> None:
+    """For what is sensitive. Raises SecondFactorNeeded."""
+    if not given_lately(actor):
+        raise SecondFactorNeeded
 
 
 def factor_required(user: User) -> bool:

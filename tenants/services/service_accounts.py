@@ -5,6 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import Count, Q, QuerySet
+from django.db.models.functions import Now
 
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
@@ -127,3 +129,10 @@ def service_account_token_revoke(
     if not mine.exists():
         raise errors.NotFound
     access.token_revoke(token_id=token_id, actor=actor)
+
+
+def account_list(tenant_id: UUID) -> QuerySet[ServiceAccount]:
+    """The tenant's programs by name, each with how many tokens of it work."""
+    live = Q(tokens__revoked_at__isnull=True, tokens__expires_at__gt=Now())
+    rows = ServiceAccount.objects.filter(tenant_id=tenant_id)
+    return rows.annotate(live_tokens=Count("tokens", filter=live)).order_by("name")

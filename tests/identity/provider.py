@@ -18,12 +18,12 @@ from urllib.parse import parse_qs, urlsplit
 warnings.simplefilter("ignore")
 
 import flask  # noqa: E402  # after the filter: the package warns on import
-from oidc_provider_mock import User, app  # noqa: E402
+from oidc_provider_mock import User, app  # type: ignore[import-untyped]  # noqa: E402
 
 
 def strict(tamper: bool) -> flask.Flask:
     """The provider's application with PKCE enforced."""
-    made = app(
+    made: flask.Flask = app(
         require_nonce=True,
         user_claims=[
             User(sub="ada", claims={"email": "owner@acme.test", "email_verified": True}),
@@ -34,7 +34,6 @@ def strict(tamper: bool) -> flask.Flask:
     )
     challenges: dict[str, str] = {}
 
-    @made.before_request
     def check() -> flask.Response | None:
         if flask.request.path != "/oauth2/token":
             return None
@@ -45,7 +44,6 @@ def strict(tamper: bool) -> flask.Flask:
             return None
         return flask.Response('{"error": "invalid_grant"}', 400, mimetype="application/json")
 
-    @made.after_request
     def keep(answer: flask.Response) -> flask.Response:
         if flask.request.path == "/oauth2/authorize" and answer.location:
             asked = flask.request.args
@@ -60,6 +58,8 @@ def strict(tamper: bool) -> flask.Flask:
                 answer.set_data(json.dumps(body))
         return answer
 
+    made.before_request(check)
+    made.after_request(keep)
     return made
 
 

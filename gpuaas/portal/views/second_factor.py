@@ -6,6 +6,7 @@ password: nobody else's session opens them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django import forms
@@ -64,6 +65,12 @@ class SetUpForm(CodeForm):
             del self.fields["password"]
 
 
+def acting(request: HttpRequest, person: User) -> Actor:
+    """A person as the actor on their own account."""
+    actor = user_actor(user=person, tenant_id=None, request_id=request_id(request))
+    return replace(actor, factor_at=gate.factor_at(request))
+
+
 class FactorView(View):
     """What these pages share: who it is about, whether or not they have come all the way."""
 
@@ -73,11 +80,11 @@ class FactorView(View):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Find the person, or lead to the sign-in."""
         pending = gate.pending_person(request)
-        if pending is None and not isinstance(request.user, User):
+        person = pending or request.user
+        if not isinstance(person, User):
             back = urlencode({"next": request.get_full_path()})
             return redirect(f"{reverse('portal:sign-in')}?{back}")
-        self.pending = pending is not None
-        self.person = pending or request.user
+        self.person, self.pending = person, pending is not None
         answer = super().dispatch(request, *args, **kwargs)
         answer.headers["Cache-Control"] = "no-store"
         return answer
@@ -85,7 +92,7 @@ class FactorView(View):
     @property
     def actor(self) -> Actor:
         """The person, who acts on their own account."""
-        return user_actor(user=self.person, tenant_id=None, request_id=request_id(self.request))
+        return acting(self.request, self.person)
 
     def onward(self) -> str:
         """Where the person wanted to go."""
@@ -209,7 +216,9 @@ class Fresh(FactorView):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Ask for a code first unless there was one lately."""
-        if isinstance(request.user, User) and not gate.passed_recently(request, request.user):
+        if isinstance(request.user, User) and not second_factor.given_lately(
+            acting(request, request.user)
+        ):
             back = urlencode({"next": reverse("portal:security")})
             return redirect(f"{reverse('portal:second-factor')}?{back}")
         return super().dispatch(request, *args, **kwargs)

@@ -18,6 +18,7 @@ from gpuaas.ui import formats, marks
 register = template.Library()
 
 _UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}")
+_NOISE = frozenset({"subject_kind", "never"})
 _UNITS: tuple[tuple[str, Callable[[int], str]], ...] = (
     ("_milli", formats.milli),
     ("_micro", formats.money),
@@ -193,7 +194,7 @@ def pairs(facts: object) -> list[tuple[str, str]]:
 
 def _only_for_machines(name: str, value: object) -> bool:
     return (
-        name == "subject_kind"
+        name in _NOISE
         or name.endswith("_id")
         or (isinstance(value, str) and bool(_UUID.fullmatch(value)))
     )
@@ -212,7 +213,7 @@ def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
+        return ", ".join(f"{words(k)} {_plain(v)}" for k, v in value.items() if v not in (None, ""))
     if isinstance(value, Iterable) and not isinstance(value, str):
         return ", ".join(_plain(v) for v in value)
     return str(value)
