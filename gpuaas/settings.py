@@ -263,6 +263,7 @@ UNFOLD = {
     "SITE_HEADER": "GPU control plane",
     "SITE_URL": reverse_lazy("console:home"),
     "SHOW_HISTORY": False,
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "/static/ui/icon.svg"}],
     "SIDEBAR": {"navigation": "gpuaas.console.sidebar.navigation"},
     # The accent of the pages, from light to dark.
     "COLORS": {

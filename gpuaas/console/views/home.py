@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 
 from admission.models import AdmissionRequest
 from admission.states import RequestState
-from gpuaas.console.fleet import posture_counts, strips_of
+from gpuaas.console.fleet import Strip, posture_counts, strips_of
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import errors
 from gpuaas.kernel.models import Event
@@ -18,6 +18,8 @@ from tenants.selectors import tenant_list
 from tenants.states import TenantState
 
 SHOWN = 10
+ROOMY = 60
+"""Above this many nodes the map shows names and cells; the words are kept for screen readers."""
 
 
 class Home(ConsolePage):
@@ -55,14 +57,16 @@ class Fleet(ConsolePage):
         rows = node_list().exclude(state=NodeState.RETIRED)
         strips = strips_of(rows.order_by("zone", "block", "rack", "name"))
         shown = [s for s in strips if not wanted or s.posture == wanted]
-        places: dict[str, list[object]] = {}
+        zones: dict[str, dict[str, list[Strip]]] = {}
         for strip in shown:
             node = strip.node
-            where = " / ".join(part for part in (node.zone, node.block, node.rack) if part)
-            places.setdefault(where or "no place given", []).append(strip)
+            racks = zones.setdefault(node.zone or "no zone given", {})
+            rack = " / ".join(part for part in (node.block, node.rack) if part)
+            racks.setdefault(rack or "no rack given", []).append(strip)
         return self.page(
             "console/fleet.html",
-            places=places,
+            zones=zones,
+            dense=len(shown) > ROOMY,
             counts=posture_counts(strips),
             posture=wanted,
             total=len(strips),
