@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -220,9 +221,11 @@ class Postgres:
     def _choose_home(self) -> Path:
         home = next(iter(elsewhere(self.data_dir)), self.data_dir / "postgres")
         if home.parent == self.data_dir and self.run_as and not self._reaches(self.data_dir):
-            digest = hashlib.sha256(str(self.data_dir).encode()).hexdigest()[:16]
             private_folder(ELSEWHERE, PASSABLE_FOLDER)
-            home = ELSEWHERE / digest
+            # A name of its own: a data folder made anew must not find the cluster of one that
+            # was deleted with its passwords.
+            home = private_folder(ELSEWHERE / secrets.token_hex(8))
+            write_private(home / "belongs-to", f"{self.data_dir}\n")
             write_private(self.data_dir / POINTER, str(home))
         private_folder(home)
         self._hand_over(home)

@@ -206,3 +206,19 @@ def test_under_a_closed_folder_cluster_and_program_go_where_the_account_reaches_
     home = server.home()
     assert local.remove(data) == [home, data]
     assert not home.exists()
+
+
+@as_root
+def test_a_data_folder_made_anew_does_not_find_the_cluster_of_one_that_was_deleted(
+    short_folder: Path,
+) -> None:
+    data = private_folder(private_folder(short_folder / "home") / "var", 0o711)
+    first = server_in(data).home()
+    assert server_in(data).home() == first
+    shutil.rmtree(data)
+    private_folder(data, 0o711)
+    second = server_in(data).home()
+    assert second != first
+    assert (first / "belongs-to").read_text() == f"{data}\n"
+    local.remove(data)
+    shutil.rmtree(first)
