@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -12,13 +13,16 @@ from rest_framework.request import Request
 
 from gpuaas.api import errors
 from gpuaas.api.middleware import request_id_of
+from gpuaas.identity import gate
+from gpuaas.kernel import clock
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import PermissionDenied
 from gpuaas.kernel.scope import platform_scope
-from tenants.models import ApiToken, Member, Tenant, User
-from tenants.services import access
+from tenants.models import ApiToken, Member, ServiceAccount, Tenant, User
+from tenants.services import access, break_glass, second_factor
 
 TENANT_HEADER = "Gpuaas-Tenant"
+FACTOR_HEADER = "Gpuaas-Second-Factor"
 TENANT_PARAMETER = "tenant"
 SESSION_TENANT = "tenant"
 
@@ -37,8 +41,10 @@ class TokenAuthentication(BaseAuthentication):
         actor = access.token_authenticate(text.strip(), request_id=request_id_of(request))
         if actor is None:
             raise errors.Unauthenticated("The token is unknown, expired or revoked.")
-        if actor.operator and (named := named_tenant(request)):
-            actor = actor.within(tenant_id_of(named))
+        if actor.operator:
+            actor = _with_factor(request, actor)
+            if named := named_tenant(request):
+                actor = _acting_within(request._request, actor, tenant_id_of(named))
         return None, actor
 
     def authenticate_header(self, request: Request) -> str:
@@ -61,6 +67,28 @@ class PortalSessionAuthentication(SessionAuthentication):
         return user, session_actor(request._request, user)
 
 
+def _with_factor(request: Request, actor: Actor) -> Actor:
+    """An operator's actor with the second factor that came along.
+
+    Raises SecondFactorWrong or SecondFactorLocked.
+    """
+    code = request.headers.get(FACTOR_HEADER, "")
+    if not code:
+        return actor
+    second_factor.factor_verify(user=person_behind(actor), code=code, actor=actor)
+    return replace(actor, factor_at=clock.db_now())
+
+
+def _acting_within(request: HttpRequest, actor: Actor, tenant_id: UUID) -> Actor:
+    """An operator who names a tenant: through an open window its reader, else as ever."""
+    window = break_glass.window_of(UUID(access.person_id_of(actor)), tenant_id)
+    if window is None or (actor.scopes and "operator:read" not in actor.scopes):
+        return actor.within(tenant_id)
+    return break_glass.look(
+        window=window, actor=actor, method=request.method or "", path=request.get_full_path()
+    )
+
+
 def named_tenant(request: Request | HttpRequest) -> str:
     """The tenant that the request names, by slug or id, or an empty string."""
     given = request.headers.get(TENANT_HEADER, "") or request.GET.get(TENANT_PARAMETER, "")
@@ -80,7 +108,8 @@ def session_actor(request: HttpRequest, user: User) -> Actor:
         actor = access.user_actor(user=user, tenant_id=tenant_id, request_id=request_id)
         if actor.tenant_id is None and not actor.operator:
             raise errors.TenantRequired("You are no member of a tenant of that name.")
-        return actor if actor.tenant_id else actor.within(tenant_id)
+        actor = replace(actor, factor_at=gate.factor_at(request))
+        return actor if actor.tenant_id else _acting_within(request, actor, tenant_id)
     chosen = str(request.session.get(SESSION_TENANT, ""))
     mine = [
         str(tenant_id)
@@ -89,9 +118,10 @@ def session_actor(request: HttpRequest, user: User) -> Actor:
         .values_list("tenant_id", flat=True)
     ]
     tenant = chosen if chosen in mine else next(iter(mine), "")
-    return access.user_actor(
+    actor = access.user_actor(
         user=user, tenant_id=UUID(tenant) if tenant else None, request_id=request_id
     )
+    return replace(actor, factor_at=gate.factor_at(request))
 
 
 def tenant_id_of(named: str) -> UUID:
@@ -116,3 +146,11 @@ def person_behind(actor: Actor) -> User:
                 raise PermissionDenied("This is for people; the token is a service account's.")
             return holder
         return User.objects.get(pk=actor.id)
+
+
+def service_account_of(actor: Actor) -> ServiceAccount | None:
+    """The program behind an actor, or None for people."""
+    if actor.kind != "token":
+        return None
+    with platform_scope():
+        return ServiceAccount.objects.filter(tokens__pk=actor.id).first()

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from gpuaas.api.fields import Input, Output, Text, Whole
 from gpuaas.api.serializers.common import Named
 from tenants.domain import roles
-from tenants.models import Role, Tenant
+from tenants.models import Role, ServiceAccount, Tenant
 from tenants.states import TenantState
 
 SCOPES = sorted([*roles.ACTIONS, *roles.OPERATOR_ACTIONS])
@@ -100,8 +100,9 @@ class MeOut(Output):
     """Who the caller is, and as what they act."""
 
     id = serializers.UUIDField()
-    email = serializers.CharField()
+    email = serializers.CharField(allow_blank=True, help_text="Empty for a service account.")
     full_name = serializers.CharField(allow_blank=True)
+    service_account = Named(allow_null=True, help_text="The program, when it is one that calls.")
     operator = serializers.BooleanField()
     via = serializers.ChoiceField(choices=["user", "token"])
     tenant = Named(allow_null=True)
@@ -157,13 +158,6 @@ class EnvelopeOut(Output):
     version = serializers.IntegerField()
 
 
-class EnvelopeIn(Input):
-    """What a tenant may hold of a class, in thousandths."""
-
-    nominal_milli = Whole(min_value=0, max_value=10**12)
-    reason = Text(max_length=500, required=False, allow_blank=True, default="")
-
-
 class TenantIn(Input):
     """A tenant made by an operator."""
 
@@ -175,3 +169,8 @@ class TenantIn(Input):
 def tenant_named(tenant: Tenant | None) -> dict[str, object] | None:
     """The short form of a tenant."""
     return {"id": tenant.pk, "name": tenant.name} if tenant else None
+
+
+def service_account_named(account: ServiceAccount | None) -> dict[str, object] | None:
+    """The short form of a program's identity."""
+    return {"id": account.pk, "name": account.name} if account else None

@@ -13,6 +13,7 @@ from gpuaas.api.base import OperatorView
 from gpuaas.api.serializers import allocations as wire
 from gpuaas.api.serializers.common import Reasoned
 from gpuaas.api.serializers.nodes import OverrideList
+from gpuaas.api.views.identity import FACTOR
 from gpuaas.api.views.operations import operation_response
 from placement.models import CleanupOverride
 from placement.services import cleanup
@@ -76,6 +77,7 @@ class AllocationOverrideApprove(OperatorView):
     @extend_schema(
         operation_id="allocation_override_approve",
         tags=["cleanup"],
+        parameters=[FACTOR],
         request=Reasoned,
         responses={200: OverrideList},
     )

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpuaas.api import errors, examples, limits
-from gpuaas.api.authentication import person_behind, tenant_id_of
+from gpuaas.api.authentication import person_behind, service_account_of, tenant_id_of
 from gpuaas.api.base import OpenView, ProductView
 from gpuaas.api.serializers import access as wire
 from gpuaas.api.views.access import token_shown
@@ -31,7 +31,8 @@ from tenants.models import (
 from tenants.services import access, second_factor, tenancy
 
 
-def _checked_email(email: str) -> str:
+def checked_email(email: str) -> str:
+    """The address as it is. Raises InvalidRequest that names the field."""
     try:
         validate_email(email)
     except ValidationError:
@@ -55,7 +56,7 @@ class Signup(OpenView):
     def post(self, request: Request) -> Response:
         """Sign up: an account that owns a new, pending tenant."""
         given = wire.SignupIn.read(request.data)
-        email = _checked_email(given["email"])
+        email = checked_email(given["email"])
         try:
             validate_password(given["password"], User(email=email, full_name=given["full_name"]))
         except ValidationError as weak:
@@ -150,7 +151,8 @@ class Me(ProductView):
     def get(self, request: Request) -> Response:
         """Who is calling, in which tenant, with which role and scopes."""
         actor = self.actor
-        user = person_behind(actor)
+        program = service_account_of(actor)
+        user = None if program else person_behind(actor)
         with platform_scope():
             tenant = Tenant.objects.filter(pk=actor.tenant_id).first() if actor.tenant_id else None
             members = list(
@@ -159,9 +161,10 @@ class Me(ProductView):
                 .order_by("created_at")
             )
         body = {
-            "id": user.pk,
-            "email": user.email,
-            "full_name": user.full_name,
+            "id": program.pk if program else user.pk if user else None,
+            "email": user.email if user else "",
+            "full_name": program.name if program else user.full_name if user else "",
+            "service_account": wire.service_account_named(program),
             "operator": actor.operator,
             "via": actor.kind,
             "tenant": wire.tenant_named(tenant),
