@@ -9,6 +9,7 @@ from placement.selectors.allocations import (
     request_explain,
     request_list,
 )
+from placement.selectors.leases import deliverable_milli, leases_of_tenant, leases_of_tier
 from placement.selectors.nodes import (
     node_list,
     node_named,
@@ -28,7 +29,10 @@ __all__ = [
     "allocation_phase",
     "allocation_states",
     "allocation_timeline",
+    "deliverable_milli",
     "image_list",
+    "leases_of_tenant",
+    "leases_of_tier",
     "node_list",
     "node_named",
     "node_picture",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from django.db import connections
@@ -58,9 +59,9 @@ def test_a_suspension_comes_wholly_before_or_after_a_create() -> None:
     for n in range(ROUNDS):
         acme = a_tenant(f"acme-{n}")
         codes = race(
-            lambda acme=acme: acme.order(slots=1),
-            lambda acme=acme: tenancy.tenant_suspend(
-                tenant_id=acme.tenant.pk, reason="race", actor=OPERATOR
+            partial(acme.order, slots=1),
+            partial(
+                tenancy.tenant_suspend, tenant_id=acme.tenant.pk, reason="race", actor=OPERATOR
             ),
         )
         assert codes[1] == ""
@@ -79,9 +80,9 @@ def test_a_deletion_ends_at_no_claim_whatever_it_raced_with() -> None:
         acme = a_tenant(f"acme-{n}")
         acme.order(slots=1)
         codes = race(
-            lambda acme=acme: acme.order(slots=1),
-            lambda acme=acme: deletion.tenant_delete(
-                tenant_id=acme.tenant.pk, reason="race", actor=OPERATOR
+            partial(acme.order, slots=1),
+            partial(
+                deletion.tenant_delete, tenant_id=acme.tenant.pk, reason="race", actor=OPERATOR
             ),
         )
         assert codes[1] == ""
@@ -103,8 +104,9 @@ def test_a_lowered_envelope_and_an_admission_beside_it_leave_no_hidden_excess() 
     for n in range(ROUNDS):
         acme = a_tenant(f"acme-{n}", envelope_slots=2)
         codes = race(
-            lambda acme=acme: acme.order(slots=2),
-            lambda acme=acme: envelopes.envelope_set(
+            partial(acme.order, slots=2),
+            partial(
+                envelopes.envelope_set,
                 tenant_id=acme.tenant.pk,
                 resource_class=CLASS,
                 nominal_milli=1000,
@@ -135,12 +137,8 @@ def test_a_wish_is_approved_or_withdrawn_and_never_both() -> None:
             actor=acme.actor,
         )
         codes = race(
-            lambda wish=wish: increases.increase_approve(
-                increase_id=wish.pk, reason="race", actor=OPERATOR
-            ),
-            lambda wish=wish, acme=acme: increases.increase_withdraw(
-                increase_id=wish.pk, actor=acme.actor
-            ),
+            partial(increases.increase_approve, increase_id=wish.pk, reason="race", actor=OPERATOR),
+            partial(increases.increase_withdraw, increase_id=wish.pk, actor=acme.actor),
         )
         assert sorted(codes) == ["", "transition_refused"]
         nominal = Envelope.objects.get(tenant=acme.tenant).nominal_milli
@@ -198,8 +196,8 @@ def test_a_project_is_deleted_or_used_and_never_both() -> None:
     for n in range(ROUNDS):
         acme = a_tenant(f"acme-{n}")
         codes = race(
-            lambda acme=acme: acme.order(slots=1),
-            lambda acme=acme: deletion.project_delete(project_id=acme.project.pk, actor=OPERATOR),
+            partial(acme.order, slots=1),
+            partial(deletion.project_delete, project_id=acme.project.pk, actor=OPERATOR),
         )
         acme.project.refresh_from_db()
         assert (codes[1] == "") == (acme.project.deleted_at is not None)
