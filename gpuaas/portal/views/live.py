@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from gpuaas.kernel.models import Event, WorkflowRun
 from gpuaas.kernel.scope import tenant_scope
+from gpuaas.kernel.seals import FEED
 from gpuaas.kernel.workflow import topic_of
 from gpuaas.portal.pages import TenantPage
 from gpuaas.ui.live import event_stream
@@ -57,7 +58,7 @@ class AllocationLive(TenantStream):
             step = "-".join(run) if run else ""
             return f"{version}-{observed}-{step}-{events['n']}-{events['last']}"
 
-        return event_stream([topic_of(row.run_id), f"tenant:{self.tenant.pk}"], self.look(state))
+        return event_stream([topic_of(row.run_id), f"{FEED}:{self.tenant.pk}"], self.look(state))
 
 
 class TenantLive(TenantStream):
@@ -70,4 +71,4 @@ class TenantLive(TenantStream):
             last = Event.objects.aggregate(last=Max("id"))
             return str(last["last"] or 0)
 
-        return event_stream([f"tenant:{self.tenant.pk}"], self.look(state))
+        return event_stream([f"{FEED}:{self.tenant.pk}"], self.look(state))
