@@ -6,7 +6,7 @@ Units: CPU in milli-cores, memory in MiB, GPUs in milli (1000 is one whole GPU).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 WHOLE = 1000
 """Milli-units of one GPU."""
@@ -59,10 +59,6 @@ class Mix:
     """
 
     parts: tuple[tuple[Bundle, float], ...] = ()
-    weights: Mapping[Bundle, float] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", dict(self.parts))
 
     @classmethod
     def counted(cls, counts: Mapping[Bundle, int], *, limit: int = 512) -> Mix:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -94,6 +95,12 @@ class _Scores:
     seen: int
 
 
+@lru_cache(maxsize=16)
+def _compiled(mix: Mix, models: tuple[str, ...]) -> tuple[Measure, Gaps]:
+    """Prices take milliseconds to find; fleets of many snapshots look ahead with one mix."""
+    return Measure(mix, models), Gaps(mix.share_sizes())
+
+
 class Fleet:
     """Hosts in compact arrays, with scores that are worked out again only where hosts changed.
 
@@ -120,8 +127,7 @@ class Fleet:
 
     def learn(self, mix: Mix) -> None:
         """Score by another demand mix from now on."""
-        self._measure = Measure(mix, self._models)
-        self._gaps = Gaps(mix.share_sizes())
+        self._measure, self._gaps = _compiled(mix, self._models)
         self._fragments = self._measure.fragments(self._free)
         self._stranded = self._measure.stranded(self._free)
         self._changed: list[int] = []
