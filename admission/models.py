@@ -103,12 +103,16 @@ class AdmissionRequest(Stateful):
     tenant_grant: ClassVar[Grant] = "read"
     tenant_column: ClassVar[str] = "tenant_id"
 
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="requests")
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, related_name="requests", db_index=False
+    )
     project = models.ForeignKey(Project, on_delete=models.PROTECT)
     action = models.CharField(max_length=40, choices=Action.choices, default=Action.LEASE)
-    sku = models.ForeignKey(Sku, null=True, on_delete=models.PROTECT)
-    resource_class = models.ForeignKey(ResourceClass, null=True, on_delete=models.PROTECT)
-    tier = models.ForeignKey(SlaTier, on_delete=models.PROTECT)
+    sku = models.ForeignKey(Sku, null=True, on_delete=models.PROTECT, db_index=False)
+    resource_class = models.ForeignKey(
+        ResourceClass, null=True, on_delete=models.PROTECT, db_index=False
+    )
+    tier = models.ForeignKey(SlaTier, on_delete=models.PROTECT, db_index=False)
     pool = models.CharField(max_length=60, blank=True)
     workload = models.ForeignKey(
         Workload, null=True, on_delete=models.PROTECT, related_name="requests"
@@ -157,9 +161,12 @@ class Decision(Base):
     tenant_grant: ClassVar[Grant] = "read"
     tenant_column: ClassVar[str] = "tenant_id"
 
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    # The request has the same tenant, by a constraint.
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, db_index=False, db_constraint=False
+    )
     request = models.ForeignKey(
-        AdmissionRequest, on_delete=models.PROTECT, related_name="decisions"
+        AdmissionRequest, on_delete=models.PROTECT, related_name="decisions", db_index=False
     )
     verdict = models.CharField(max_length=8, choices=[(x, x) for x in ("admit", "wait", "deny")])
     code = models.CharField(max_length=64, blank=True)

@@ -54,9 +54,13 @@ class Lifecycle:
         _registry[noun] = self
 
     def field(self) -> Any:
-        """The state column. The database trigger, not the attribute, is its guard."""
+        """The state column. The database trigger, not the attribute, is its guard.
+
+        Not indexed: a handful of values tells few rows apart, and every move would be written
+        into two more indexes. What is looked for by state has a partial index of its own.
+        """
         return django_fsm.FSMField(
-            default=self.initial, choices=self.states.choices, db_index=True, max_length=24
+            default=self.initial, choices=self.states.choices, db_index=False, max_length=24
         )
 
     def move(self, name: str) -> Callable[..., None]:

@@ -84,7 +84,9 @@ class Delivery(models.Model):
     tenant_column: ClassVar[str] = ""
 
     id = models.BigAutoField(primary_key=True)
-    event = models.ForeignKey(Event, on_delete=models.DO_NOTHING, related_name="deliveries")
+    event = models.ForeignKey(
+        Event, on_delete=models.DO_NOTHING, related_name="deliveries", db_index=False
+    )
     subscriber = models.CharField(max_length=40)
     subject_id = models.UUIDField(
         null=True, help_text="Deliveries of one subject come in order; without one, in any."
