@@ -68,6 +68,15 @@ class WithdrawnAlready(ProductError):
     unblock = "Release the allocation if it was admitted; otherwise nothing is left to do."
 
 
+class EntitlementMissing(ProductError):
+    """The SKU is not among those that the tenant may ask for."""
+
+    code = "entitlement_missing"
+    status = 403
+    title = "The tenant may not ask for this SKU"
+    unblock = "Choose a SKU from the tenant's catalogue, or ask the operator for the entitlement."
+
+
 class PolicyForbids(ProductError):
     """An operator's rule forbids this; its message says why."""
 

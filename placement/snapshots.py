@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
+from admission.domain.headroom import Headroom
+from admission.domain.locality import Data, Near
+from admission.domain.sharing import SharingAnswer
 from admission.snapshots import AUTHORITY, WIDTH, Authority, authority_from
 from gpuaas.kernel import prepared
 from placement.domain.fit import Place, Want
 from placement.domain.order import AllocationOrder
 
+ANYWHERE = Near()
 MOST_SLOTS = 32_767
 DEFAULT_IMAGES = {"gpu_slice": "ubuntu-24.04-cuda", "baremetal": "ubuntu-24.04-baremetal"}
 
 _ASK_ONE: Final = """
 WITH ask AS (
     SELECT 1 AS i, %(tenant)s::uuid AS tenant, %(project)s::uuid AS project, %(sku)s::text AS sku,
-           %(slots)s::int AS slots, %(image)s::text AS image, %(keys)s::uuid[] AS keys)
+           %(slots)s::int AS slots, %(image)s::text AS image, %(keys)s::uuid[] AS keys,
+           %(data)s::text[] AS data)
 """
 _ASK_MANY: Final = """
 WITH ask AS (
-    SELECT i, tenant, project, sku, slots, image, keys::uuid[]
+    SELECT i, tenant, project, sku, slots, image, keys::uuid[],
+           ARRAY(SELECT jsonb_array_elements_text(data::jsonb)) AS data
       FROM unnest(%(tenant)s::uuid[], %(project)s::uuid[], %(sku)s::text[], %(slots)s::int[],
-                  %(image)s::text[], %(keys)s::text[])
-           WITH ORDINALITY AS x(tenant, project, sku, slots, image, keys, i))
+                  %(image)s::text[], %(keys)s::text[], %(data)s::text[])
+           WITH ORDINALITY AS x(tenant, project, sku, slots, image, keys, data, i))
 """
 _MET: Final = (
     ", who AS MATERIALIZED ("
@@ -40,7 +47,31 @@ SELECT who.*,
        CASE WHEN ask.keys <> '{}' THEN (
             SELECT array_agg(ARRAY[k.id::text, k.public_key]) FROM tenants_sshkey k
              WHERE k.tenant_id = who.tenant_id AND k.id = ANY (ask.keys)) END,
-       pool.id, family.id, family.slots
+       pool.id, family.id, family.slots,
+       CASE WHEN ask.data <> '{}' THEN (
+            SELECT jsonb_agg(jsonb_build_array(d.name, d.version, d.zones, d.racks, d.nodes,
+                                               d.required))::text
+              FROM (SELECT DISTINCT ON (v.name) v.* FROM tenants_dataset v
+                     WHERE v.tenant_id = who.tenant_id AND v.name = ANY (ask.data)
+                       AND v.retired_at IS NULL
+                     ORDER BY v.name, v.version DESC) d) END,
+       CASE WHEN who.caps IS NOT NULL THEN ARRAY[
+            (SELECT count(*) FROM placement_allocation a
+              WHERE a.tenant_id = who.tenant_id AND a.state NOT IN ('released')),
+            (SELECT count(*) FROM admission_admissionrequest q
+              WHERE q.tenant_id = who.tenant_id AND q.state = 'queued'),
+            (SELECT coalesce(sum(a.price_hour_micro * extract(epoch FROM
+                        coalesce(a.released_at, statement_timestamp())
+                        - greatest(a.created_at, date_trunc('month', statement_timestamp())))
+                        / 3600), 0)::bigint
+               FROM placement_allocation a
+              WHERE a.tenant_id = who.tenant_id
+                AND coalesce(a.released_at, statement_timestamp())
+                    > date_trunc('month', statement_timestamp())),
+            (SELECT coalesce(sum(a.price_hour_micro), 0)::bigint FROM placement_allocation a
+              WHERE a.tenant_id = who.tenant_id AND a.state <> 'released'),
+            extract(epoch FROM date_trunc('month', statement_timestamp())
+                    + interval '1 month' - statement_timestamp())::bigint] END
 """
 )
 _FREE_FOR: Final = """
@@ -89,6 +120,34 @@ SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mas
     + " LIMIT %(limit)s::int"
 )
 _LOCKED: Final = _SIZE + " FOR NO KEY UPDATE OF n"
+_WITHIN: Final = """
+       (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
+   AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
+   AND (%(nodes)s::text[] = '{}' OR n.name = ANY (%(nodes)s)) AND
+"""
+_SIZE_NEAR: Final = (
+    """
+SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mask
+  FROM placement_node n,
+       (SELECT %(slots)s::int AS slots, %(whole)s::bool AS whole, %(nic)s::bool AS nic) AS size
+ WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND
+"""
+    + _WITHIN
+    + _FREE_FOR
+    + " LIMIT %(limit)s::int"
+)
+_LOCKED_NEAR: Final = _SIZE_NEAR + " FOR NO KEY UPDATE OF n"
+_ROOM_NEAR: Final = (
+    """
+SELECT coalesce(max(n.free_count) FILTER (WHERE n.schedulable), 0),
+       coalesce(bool_or((n.schedulable OR n.state = 'ready')
+                        AND n.slot_count >= %(slots)s::int
+                        AND n.intended IN ('any', %(fit)s::text)), false)
+  FROM placement_node n
+ WHERE """
+    + _WITHIN
+    + " n.pool_id = %(pool)s AND n.family_id = %(family)s"
+)
 _ROOM: Final = """
 SELECT coalesce((SELECT n.free_count FROM placement_node n
                   WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
@@ -104,20 +163,43 @@ SELECT coalesce((SELECT n.free_count FROM placement_node n
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a SKU may be placed: keys of the pool and family, and the family's size."""
+    """Where a SKU may be placed: keys of the pool and family, and the family's size.
+
+    ``near`` binds it to zones, racks or nodes; most requests run anywhere.
+    """
 
     pool_id: UUID
     family_id: UUID
     family_slots: int
+    near: Near = ANYWHERE
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Who asks for what."""
+    """Who asks for what, with which action, and how many allocations of it."""
 
     tenant_id: UUID
     project_id: UUID
     order: AllocationOrder
+    action: str = "allocation.create"
+    replicas: int = 1
+    workload_id: UUID | None = None
+    subject_id: UUID | None = None
+    sharing: SharingAnswer | None = None
+    headroom: Headroom | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What the request keeps in its ``spec`` beside the order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a tenant with caps has: counts, and money of this month in millionths."""
+
+    live: int
+    waiting: int
+    accrued_micro: int
+    hour_micro: int
+    seconds_left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +210,9 @@ class Look:
     image_known: bool
     keys: dict[UUID, str]
     where: Target | None
+    pool_known: bool
+    data: tuple[Data, ...]
+    usage: Usage | None
     queue_waits: bool = False
     """Whether others wait in the SKU's pool; only ``look`` asks."""
     places: tuple[Place, ...] = ()
@@ -153,14 +238,22 @@ def _place(line: str) -> Place:
     return Place(int(num), int(generation), int(free), int(count), layout, int(exclusive))
 
 
+def _data(row: Sequence[Any]) -> Data:
+    name, version, zones, racks, nodes, required = row
+    return Data(name, version, tuple(zones), tuple(racks), tuple(nodes), required)
+
+
 def _looked(row: Sequence[Any]) -> Look:
-    known, keys, pool, family, slots, *more = row[WIDTH:]
+    known, keys, pool, family, slots, data, usage, *more = row[WIDTH:]
     waits, places = more or (False, None)
     return Look(
         authority=authority_from(row),
         image_known=known,
         keys={UUID(key): text for key, text in keys} if keys else {},
         where=Target(pool, family, slots) if pool and family else None,
+        pool_known=pool is not None,
+        data=tuple(map(_data, json.loads(data))) if data else (),
+        usage=Usage(*usage) if usage else None,
         queue_waits=waits,
         places=tuple(map(_place, places.split("\n"))) if places else (),
     )
@@ -180,6 +273,7 @@ def look(ask: Ask) -> Look | None:
             "slots": _slots(ask.order),
             "image": ask.order.image,
             "keys": list(ask.order.ssh_key_ids),
+            "data": list(ask.order.datasets),
             **_defaults(),
         },
     )
@@ -197,6 +291,7 @@ def look_many(asks: Sequence[Ask]) -> list[Look | None]:
             "slots": [_slots(ask.order) for ask in asks],
             "image": [ask.order.image for ask in asks],
             "keys": ["{" + ",".join(map(str, ask.order.ssh_key_ids)) + "}" for ask in asks],
+            "data": [json.dumps(ask.order.datasets) for ask in asks],
             **_defaults(),
         },
     )
@@ -217,7 +312,15 @@ def candidates(where: Target, want: Want, *, limit: int, lock: bool = False) -> 
         "nic": want.exclusive_nic,
         "limit": limit,
     }
-    return [Place(*row) for row in prepared.rows(_LOCKED if lock else _SIZE, params)]
+    if where.near.anywhere:
+        return [Place(*row) for row in prepared.rows(_LOCKED if lock else _SIZE, params)]
+    params |= _near(where)
+    return [Place(*row) for row in prepared.rows(_LOCKED_NEAR if lock else _SIZE_NEAR, params)]
+
+
+def _near(where: Target) -> dict[str, Any]:
+    near = where.near
+    return {"zones": list(near.zones), "racks": list(near.racks), "nodes": list(near.nodes)}
 
 
 def room(where: Target, want: Want) -> tuple[int, bool]:
@@ -228,5 +331,8 @@ def room(where: Target, want: Want) -> tuple[int, bool]:
         "slots": max(want.slots, 1),
         "fit": "baremetal" if want.whole else "slices",
     }
-    free, ever = prepared.rows(_ROOM, params)[0]
+    if where.near.anywhere:
+        free, ever = prepared.rows(_ROOM, params)[0]
+    else:
+        free, ever = prepared.rows(_ROOM_NEAR, {**params, **_near(where)})[0]
     return int(free), bool(ever)

@@ -5,70 +5,33 @@ Capacity is not asked about here: authority comes first, and placement adds the 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-ISOLATION_RANK = {"shared": 0, "mig": 1, "gpu": 2, "vm": 3, "node": 4, "cluster": 5}
+from admission.domain.facts import Facts, Holding, Quota
+from admission.domain.locality import Conflict, Near, near
+from admission.domain.policy import Answer
+from admission.domain.sharing import RANK as ISOLATION_RANK
+from tenants.domain.caps import Ask as CapsAsk
+from tenants.domain.caps import first_breach
 
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """What the tenant may hold and holds of the class, in milli-units."""
-
-    limit_milli: int
-    used_milli: int
-    grandfathered_milli: int = 0
-    admitting: bool = True
-    version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Everything the gates look at, read in one snapshot."""
-
-    actor: str
-    may_write: bool
-    tenant_state: str
-    project_known: bool
-    sku: str
-    sku_state: str
-    shape: str
-    slots_min: int
-    slots_max: int
-    slots_asked: int
-    amount_milli: int
-    resource_class: str
-    quota: Quota | None
-    tier: str
-    tier_asked: str
-    tier_isolation: str
-    sku_isolation: str
-    band: int | None
-    image: str
-    image_known: bool
-    keys_unknown: tuple[str, ...] = ()
-
-    def digest(self) -> str:
-        """SHA-256 over the canonical facts, so that a decision can be replayed."""
-        seen = {name: getattr(self, name) for name in self.__slots__}
-        if self.quota is not None:
-            seen["quota"] = {name: getattr(self.quota, name) for name in self.quota.__slots__}
-        return hashlib.sha256(_canonical(seen).encode()).hexdigest()
+__all__ = ["Facts", "Gate", "Holding", "Quota", "Verdict", "decide"]
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One gate's answer: the code is empty when it let the request through."""
+    """One gate's answer: the code is empty when it let the request through.
+
+    ``waits``: what refuses may end by itself or by somebody's act, so a request may wait.
+    """
 
     gate: str
     passed: bool
     code: str = ""
     detail: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
+    waits: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """As it is stored in the decision."""
@@ -115,8 +78,13 @@ def _tenant_state(facts: Facts) -> Gate:
             code,
             f"The tenant is {facts.tenant_state}.",
             {"tenant_state": facts.tenant_state},
+            waits=facts.tenant_state == "suspended",
         )
     return Gate("tenant_state", True, detail="The tenant is active.")
+
+
+def _incomplete(gate: str, missing: str, detail: str, **facts: Any) -> Gate:
+    return Gate(gate, False, "authority_incomplete", detail, {"missing": missing, **facts})
 
 
 def _entitlement(facts: Facts) -> Gate:
@@ -128,35 +96,48 @@ def _entitlement(facts: Facts) -> Gate:
             f"{facts.sku} is {facts.sku_state}.",
             {"sku_state": facts.sku_state},
         )
+    if not facts.entitled:
+        return Gate(
+            "entitlement",
+            False,
+            "entitlement_missing",
+            f"{facts.sku} is not among the SKUs that the tenant may ask for.",
+            {"sku": facts.sku},
+        )
+    if not facts.pool_known:
+        return _incomplete(
+            "entitlement", "pool", f"There is no pool {facts.pool!r}.", pool=facts.pool
+        )
     if facts.quota is None:
-        return Gate(
+        return _incomplete(
             "entitlement",
-            False,
-            "authority_incomplete",
+            "envelope",
             f"The tenant has no envelope for {facts.resource_class}.",
-            {"missing": "envelope", "resource_class": facts.resource_class},
+            resource_class=facts.resource_class,
         )
-    if facts.band is None:
-        return Gate(
-            "entitlement",
-            False,
-            "authority_incomplete",
-            f"The tier {facts.tier} has no priority class.",
-            {"missing": "priority_class", "tier": facts.tier},
-        )
+    parts = (
+        ("priority_class", "priority class", facts.band is None),
+        ("isolation", "isolation level", facts.tier_isolation not in ISOLATION_RANK),
+        ("preemption_policy", "preemption policy", not facts.preemption),
+    )
+    for missing, words, gone in parts:
+        if gone:
+            return _incomplete(
+                "entitlement", missing, f"The tier {facts.tier} has no {words}.", tier=facts.tier
+            )
     return Gate("entitlement", True, detail=f"{facts.sku} is sold, and the tenant may hold it.")
 
 
-def _policy(facts: Facts) -> Gate:
+def _order(facts: Facts) -> Gate | None:
+    """What is wrong with the order itself, whatever any rule says."""
     size = facts.slots_asked
-    numbers = {"asked": size, "min": facts.slots_min, "max": facts.slots_max}
     if facts.shape == "gpu_slice" and not facts.slots_min <= size <= facts.slots_max:
         return Gate(
             "policy",
             False,
             "slots_out_of_range",
             f"{size} slots asked; {facts.sku} is sold with {facts.slots_min} to {facts.slots_max}.",
-            numbers,
+            {"asked": size, "min": facts.slots_min, "max": facts.slots_max},
         )
     if not facts.image_known:
         return Gate(
@@ -174,36 +155,101 @@ def _policy(facts: Facts) -> Gate:
             "Some keys are not the tenant's.",
             {"ssh_keys": list(facts.keys_unknown)},
         )
-    return Gate("policy", True, detail="Size, image and keys are allowed.", facts=numbers)
+    return None
+
+
+Judge = Callable[[dict[str, Any]], Answer | None]
+"""Asks the active rules about the facts."""
+
+
+def _policy(facts: Facts, judge: Judge | None) -> Gate:
+    wrong = _order(facts)
+    if wrong is not None:
+        return wrong
+    answer = judge(facts.seen()) if judge is not None else None
+    if answer is None:
+        sizes = {"asked": facts.slots_asked, "min": facts.slots_min, "max": facts.slots_max}
+        return Gate("policy", True, detail="Size, image and keys are allowed.", facts=sizes)
+    numbers: dict[str, Any] = {"rule": answer.rule, "rule_version": answer.version}
+    if answer.broken:
+        return Gate(
+            "policy",
+            False,
+            "policy_broken",
+            f"The rule {answer.rule} v{answer.version} cannot be evaluated: {answer.detail}",
+            numbers,
+        )
+    detail = f"{answer.detail} (rule {answer.rule} v{answer.version})"
+    if answer.unblock:
+        numbers["unblock"] = answer.unblock
+    return Gate("policy", False, "policy_forbids", detail, numbers, waits=answer.windowed)
+
+
+def _caps(facts: Facts) -> Gate | None:
+    if facts.holding is None:
+        return None
+    holding = facts.holding
+    ask = CapsAsk(
+        shape=facts.shape,
+        slots=facts.slots_asked,
+        band=facts.asked_band,
+        allocations=facts.replicas if facts.amount_milli else 0,
+        live=holding.live,
+        waiting=holding.waiting,
+        zones=facts.zones,
+        committed_micro=holding.committed_micro,
+    )
+    breach = first_breach(holding.caps, ask)
+    if breach is None:
+        return None
+    numbers = {**breach.facts, "never": breach.never}
+    return Gate("quota", False, breach.code, breach.detail, numbers, waits=not breach.never)
+
+
+def _units(milli: int) -> str:
+    return f"{milli / 1000:g}"
 
 
 def _quota(facts: Facts) -> Gate:
     assert facts.quota is not None
-    quota = facts.quota
-    limit = quota.limit_milli + quota.grandfathered_milli
-    left = max(0, limit - quota.used_milli)
+    capped = _caps(facts)
+    if capped is not None:
+        return capped
+    quota, asked = facts.quota, facts.amount_milli
+    free = quota.free_milli
+    never = asked > quota.most_milli
     numbers = {
         "resource_class": facts.resource_class,
-        "asked_milli": facts.amount_milli,
+        "asked_milli": asked,
         "used_milli": quota.used_milli,
         "limit_milli": quota.limit_milli,
-        "free_milli": left,
-        "never": facts.amount_milli > quota.limit_milli,
+        "borrow_milli": quota.borrow_milli,
+        "free_milli": free,
+        "never": never,
     }
-    if quota.used_milli + facts.amount_milli > limit:
-        return Gate(
-            "quota",
-            False,
-            "envelope_exceeded",
-            f"{facts.amount_milli / 1000:g} {facts.resource_class} asked, "
-            f"{quota.used_milli / 1000:g} held of {quota.limit_milli / 1000:g}: "
-            f"{left / 1000:g} left.",
-            numbers,
-        )
+    if asked > free:
+        held = f"{_units(asked)} {facts.resource_class} asked"
+        project = quota.project_free_milli
+        if asked > quota.own_free_milli:
+            code = "envelope_exceeded"
+            may = quota.limit_milli + quota.borrow_milli
+            detail = (
+                f"{held}, {_units(quota.used_milli)} held of {_units(may)}: "
+                f"{_units(quota.own_free_milli)} left."
+            )
+        elif project is not None and asked > project:
+            code, detail = (
+                "project_quota_exceeded",
+                f"{held}; the project has {_units(project)} left.",
+            )
+        else:
+            code = "cohort_exhausted"
+            detail = f"{held}; the cohort {quota.cohort} has {_units(free)} left to lend."
+        return Gate("quota", False, code, detail, numbers, waits=not never)
     return Gate(
         "quota",
         True,
-        detail=f"{left / 1000:g} {facts.resource_class} left before this.",
+        detail=f"{_units(free)} {facts.resource_class} left before this.",
         facts=numbers,
     )
 
@@ -217,7 +263,33 @@ def _tier(facts: Facts) -> Gate:
             f"{facts.tier_asked!r} asked; the tenant's tier is {facts.tier!r}.",
             {"asked": facts.tier_asked, "tier": facts.tier},
         )
-    return Gate("tier", True, detail=f"Tier {facts.tier}, band {facts.band}.")
+    if facts.band_asked is not None and facts.band_asked < (facts.band or 0):
+        return Gate(
+            "tier",
+            False,
+            "band_not_allowed",
+            f"Band {facts.band_asked} asked; the tier {facts.tier} begins at {facts.band}.",
+            {"band": facts.band_asked, "best_band": facts.band},
+        )
+    return Gate("tier", True, detail=f"Tier {facts.tier}, band {facts.asked_band}.")
+
+
+def _sharing(facts: Facts) -> Gate:
+    if facts.headroom is not None and facts.headroom.code:
+        numbers = facts.headroom.as_json()
+        detail = (
+            f"{facts.headroom.needed} bytes needed, {facts.headroom.available} available."
+            if facts.headroom.code == "gpu_memory_exceeded"
+            else f"The memory of {facts.family or facts.sku} or the model's figures are unknown."
+        )
+        return Gate("sharing", False, facts.headroom.code, detail, numbers)
+    if facts.sharing is not None and facts.sharing.code:
+        return Gate("sharing", False, facts.sharing.code, facts.sharing.detail)
+    if facts.headroom is not None:
+        return Gate("sharing", True, detail="It fits.", facts=facts.headroom.as_json())
+    if facts.sharing is not None:
+        return Gate("sharing", True, detail=facts.sharing.detail)
+    return Gate("sharing", True, detail="Nothing is shared.")
 
 
 def _isolation(facts: Facts) -> Gate:
@@ -235,25 +307,41 @@ def _isolation(facts: Facts) -> Gate:
     return Gate("isolation", True, detail=f"The SKU gives {facts.sku_isolation}.", facts=numbers)
 
 
+def place_of(facts: Facts) -> Near | Conflict:
+    """Where the request has to run."""
+    return near(facts.zones, facts.data)
+
+
 def _locality(facts: Facts) -> Gate:
-    return Gate("locality", True, detail="The request names no data to stay near.")
+    if facts.data_unknown:
+        return Gate(
+            "locality",
+            False,
+            "dataset_unknown",
+            f"The tenant has no data set {facts.data_unknown[0]!r}.",
+            {"datasets": list(facts.data_unknown)},
+        )
+    if not facts.zones and not facts.data:
+        return Gate("locality", True, detail="The request names no data to stay near.")
+    where = place_of(facts)
+    seen = {"datasets": [f"{d.name} v{d.version}" for d in facts.data], "zones": list(facts.zones)}
+    if isinstance(where, Conflict):
+        wants = "; ".join(f"{who}: {', '.join(names)}" for who, names in where.wants)
+        return Gate(
+            "locality", False, "locality_conflict", f"No {where.kind} for all: {wants}.", seen
+        )
+    detail = "It may run anywhere." if where.anywhere else "It runs where its data lies."
+    return Gate("locality", True, detail=detail, facts={**seen, **where.as_json()})
 
 
-GATES: tuple[Callable[[Facts], Gate], ...] = (
-    _identity,
-    _tenant_state,
-    _entitlement,
-    _policy,
-    _quota,
-    _tier,
-    _isolation,
-    _locality,
-)
-"""The Execution Authority Boundary, in order; capacity comes after all of these."""
+BEFORE: tuple[Callable[[Facts], Gate], ...] = (_identity, _tenant_state, _entitlement)
+AFTER: tuple[Callable[[Facts], Gate], ...] = (_quota, _tier, _sharing, _isolation, _locality)
+"""The Execution Authority Boundary, in order: these, with the policy between; capacity last."""
 
 
-def decide(facts: Facts, gates: Iterable[Callable[[Facts], Gate]] = GATES) -> Verdict:
-    """Pass the gates in order and stop at the first that refuses."""
+def decide(facts: Facts, *, judge: Judge | None = None) -> Verdict:
+    """Pass the gates in order and stop at the first that refuses; ``judge`` asks the rules."""
+    gates: Iterable[Callable[[Facts], Gate]] = (*BEFORE, lambda f: _policy(f, judge), *AFTER)
     passed: list[Gate] = []
     for gate in gates:
         answer = gate(facts)

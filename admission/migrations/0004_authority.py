@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
@@ -5,6 +7,8 @@ import django_fsm
 from django.db import migrations, models
 
 import gpuaas.kernel.ids
+
+SQL = Path(__file__).resolve().parent.parent / "sql"
 
 
 class Migration(migrations.Migration):
@@ -275,5 +279,9 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="workload",
             index=models.Index(fields=["tenant", "-created_at"], name="workload_tenant"),
+        ),
+        migrations.RunSQL(
+            (SQL / "refuse_v2.sql").read_text(encoding="utf-8"),
+            (SQL / "refuse_v1.sql").read_text(encoding="utf-8"),
         ),
     ]

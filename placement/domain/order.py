@@ -22,3 +22,6 @@ class AllocationOrder:
     ssh_key_ids: tuple[UUID, ...] = ()
     wait: bool = False
     tier: str = ""
+    zones: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    band: int | None = None

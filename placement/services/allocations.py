@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,7 +25,15 @@ from placement.models import Allocation
 from placement.services import requests
 from placement.services.bundle import Item
 from placement.services.cleanup import release_begin
-from placement.services.engine import Placed, no_capacity, place_one
+from placement.services.engine import (
+    Placed,
+    Result,
+    Unplaced,
+    no_capacity,
+    place_group,
+    place_one,
+)
+from placement.services.intents import intent_dropped, intent_taken
 from placement.services.queue import waiting
 from placement.snapshots import Ask, look
 from placement.states import AllocationState
@@ -44,6 +53,7 @@ class Ticket:
     decision_id: UUID
     run_id: UUID
     allocation_id: UUID | None
+    workload_id: UUID | None = None
 
     @cached_property
     def request(self) -> AdmissionRequest:
@@ -99,6 +109,7 @@ def _ticket(item: Item, *, placed: bool) -> Ticket:
         decision_id=item.decision_id,
         run_id=item.run_id,
         allocation_id=item.allocation_id if placed else None,
+        workload_id=item.workload_id,
     )
 
 
@@ -109,28 +120,56 @@ def allocation_request(
 
     A refusal raises the reason's own error after the request, the decision and the event
     were written; its ``facts`` carry the numbers and the ids. With ``order.wait`` a request
-    that is authorised but does not fit queues instead.
+    waits instead for whatever refuses it now, if that can end.
 
     Reading and deciding need no transaction of their own: the commit checks the node's
     generation and the envelope again under their locks.
     """
+    return ask_place(Ask(tenant_id, project_id, order), actor=actor)
+
+
+def ask_place(ask: Ask, *, actor: Actor, intent: Callable[[Item], None] | None = None) -> Ticket:
+    """The one way from an order to its allocations: decide, place all or none, queue or refuse.
+
+    ``intent`` writes the workload that the request is for; it is called in the transaction
+    that admits or queues, and not when the request is refused.
+    """
     with platform_scope():
-        ask = Ask(tenant_id, project_id, order)
         met = look(ask)
         item = requests.item_of(ask, met, actor=actor)
         refused = requests.verdict_error(item.verdict, error_for)
-        if refused is not None:
-            refused = requests.deny(item, refused, at_capacity=False)
-        else:
+        at_capacity = refused is None
+        if refused is None:
             ahead = waiting(item.authority.pool) if met and met.queue_waits else ()
-            result = place_one(item, ahead=ahead)
+            result = _place(item, ahead, intent)
             if isinstance(result, Placed):
                 return _ticket(item, placed=True)
-            if order.wait and result.error.code == "sku_unavailable":
-                requests.queue(item, result.error)
+            refused = result.error
+        if requests.may_wait(item, refused, at_capacity=at_capacity):
+            full = requests.queue_full(item)
+            if full is None:
+                with transaction.atomic():
+                    if intent is not None:
+                        intent(item)
+                    requests.queue(item, refused, at_capacity=at_capacity)
                 return _ticket(item, placed=False)
-            refused = requests.deny(item, result.error, at_capacity=True)
+            refused, at_capacity = full, False
+        refused = requests.deny(item, refused, at_capacity=at_capacity)
     raise refused
+
+
+def _place(item: Item, ahead: Sequence[Item], intent: Callable[[Item], None] | None) -> Result:
+    if item.workload_id is None and item.facts.replicas == 1:
+        return place_one(item, ahead=ahead)
+    with transaction.atomic():
+        if intent is not None:
+            intent(item)
+        result = place_group(requests.group_of(item), ahead=ahead)
+        if isinstance(result, Unplaced):
+            transaction.set_rollback(True)
+        elif item.workload_id is not None:
+            intent_taken(item.workload_id, item.action, item.facts.replicas, item.actor)
+    return result
 
 
 def allocation_plan(
@@ -174,12 +213,13 @@ def allocation_plan(
         currency=item.authority.currency,
         resource_class=item.authority.resource_class,
         envelope_before_milli=used,
-        envelope_after_milli=used + item.amount_milli,
+        envelope_after_milli=used + item.facts.amount_milli,
         envelope_limit_milli=quota.limit_milli if quota else 0,
         gates=gates,
         choice=options[0].explained() if options else None,
         runner_up=options[1].explained() if len(options) > 1 else None,
-        would_wait=bool(refused and refused.code == "sku_unavailable" and order.wait),
+        would_wait=refused is not None
+        and requests.may_wait(item, refused, at_capacity=item.verdict.refusal is None),
     )
 
 
@@ -239,4 +279,6 @@ def request_withdraw(*, request_id: UUID, actor: Actor) -> AdmissionRequest:
         with platform_scope():
             if row.run_id is not None:
                 workflow.cancel(row.run_id, actor, "withdrawn")
-            return advance(row, "withdraw", actor=actor, changes={"code": "", "detail": ""})
+            row = advance(row, "withdraw", actor=actor, changes={"code": "", "detail": ""})
+            intent_dropped(row.workload_id, "cancelled", "withdrawn", actor)
+            return row

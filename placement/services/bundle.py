@@ -50,17 +50,21 @@ class Item:
     where: Target | None
     places: tuple[Place, ...] = ()
     queued: bool = False
+    lead: bool = True
+    action: str = "allocation.create"
+    workload_id: UUID | None = None
+    subject_id: UUID | None = None
     allocation_id: UUID = field(default_factory=ids.new_id)
     decision_id: UUID = field(default_factory=ids.new_id)
 
     @property
     def amount_milli(self) -> int:
-        """Quota it takes: per slot, or once for the whole node."""
+        """Quota this one allocation takes: per slot, or once for the whole node."""
         return self.authority.units_milli * max(self.want.slots, 1)
 
     @property
     def price_hour_micro(self) -> int:
-        """What it costs an hour."""
+        """What it costs an hour: this one allocation."""
         return self.authority.hour_micro * max(self.want.slots, 1)
 
 
@@ -99,7 +103,7 @@ def _row(i: int, item: Item, options: Sequence[Option], whole_name: str) -> dict
         "amount": item.amount_milli,
         "units": who.units_milli,
         "wait": item.wait,
-        "band": who.band,
+        "band": item.facts.asked_band,
         "spec": item.spec,
         "actor": item.actor.as_json(),
         "decision": str(item.decision_id),
@@ -124,6 +128,14 @@ def _row(i: int, item: Item, options: Sequence[Option], whole_name: str) -> dict
         "run_s": RUN_S,
         "uids": [str(ids.new_id()), str(ids.new_id())],
         "correlation": item.actor.request_id,
+        "lead": item.lead,
+        "action": item.action,
+        "workload": str(item.workload_id) if item.workload_id else None,
+        "subject": str(item.subject_id) if item.subject_id else None,
+        "replicas": item.facts.replicas,
+        "total": item.facts.amount_milli,
+        "facts": item.facts.seen() if item.lead else None,
+        "policy_version": item.facts.policy_version,
     }
 
 

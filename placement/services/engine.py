@@ -6,15 +6,16 @@ Both entrances use this: a request at once, and the pool's cycle for what waits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.db import transaction
 
+from admission.errors import ForbiddenByLocality
 from gpuaas.kernel.errors import ProductError
 from placement.domain.fit import Board, Option, Place, Want, rank, taken
 from placement.errors import NeverFits, SkuUnavailable
 from placement.services.bundle import Item, commit
-from placement.snapshots import Target, candidates, room
+from placement.snapshots import ANYWHERE, Target, candidates, room
 
 LOOKS = 3
 """How often a place is chosen without a lock before a node is locked first."""
@@ -52,6 +53,18 @@ def no_capacity(item: Item) -> ProductError:
     where, family = item.where, item.authority.family
     asked = item.want.slots or "a whole node"
     best, ever = room(where, item.want) if where is not None else (0, False)
+    if where is not None and not where.near.anywhere:
+        elsewhere = candidates(replace(where, near=ANYWHERE), item.want, limit=1)
+        if rank(elsewhere, item.want, limit=1):
+            return ForbiddenByLocality(
+                f"{item.authority.sku}: there is room elsewhere, but the best {family} node where "
+                f"this has to run has {best} free.",
+                asked=item.want.slots,
+                largest_free=best,
+                free_elsewhere=elsewhere[0].free_mask.bit_count(),
+                never=not ever,
+                **where.near.as_json(),
+            )
     if not ever:
         return NeverFits(
             f"{asked} of {item.authority.sku}: no approved {family} node could ever hold it.",
@@ -95,6 +108,54 @@ def place_one(item: Item, *, ahead: Sequence[Item] = ()) -> Result:
         return _place_locked(item, where, ahead)
     except ProductError as error:
         return Unplaced(error)
+
+
+def place_group(items: Sequence[Item], *, ahead: Sequence[Item] = ()) -> Result:
+    """Place all of a request's allocations, or none, in the caller's transaction.
+
+    Each try has a savepoint of its own, so that what a lost try locked is let go.
+    """
+    try:
+        for attempt in range(2 * LOOKS):
+            mine = _mine(items, ahead)
+            if len(mine) < len(items):
+                return Unplaced(no_capacity_for(items, len(mine)))
+            with transaction.atomic():
+                done = commit(mine, skip_locked=attempt < LOOKS)
+                if len(done) == len(mine):
+                    return Placed(*done[0], options=tuple(mine[0][1]))
+                transaction.set_rollback(True)
+    except ProductError as error:
+        return Unplaced(error)
+    return Unplaced(no_capacity_for(items, 0))
+
+
+def _mine(items: Sequence[Item], ahead: Sequence[Item]) -> list[tuple[Item, list[Option]]]:
+    """The plan for a request's allocations after those ahead, at the nodes' own generations."""
+    request = items[0].request_id
+    before: dict[int, int] = {}
+    mine = []
+    for item, [option] in _plan([*ahead, *items]):
+        if item.request_id == request:
+            generation = option.generation - before.get(option.num, 0)
+            mine.append((item, [replace(option, generation=generation)]))
+        else:
+            before[option.num] = before.get(option.num, 0) + 1
+    return mine
+
+
+def no_capacity_for(items: Sequence[Item], fitting: int) -> ProductError:
+    """Why a request for several allocations has no room: the same, with how many would fit."""
+    error = no_capacity(items[0])
+    if len(items) > 1:
+        error.detail = f"{len(items)} allocations asked together, {fitting} fit now. {error.detail}"
+        error.facts |= {"replicas": len(items), "replicas_fitting": fitting}
+    return error
+
+
+def room_for(item: Item, most: int) -> int:
+    """How many such allocations would fit now, at most ``most``; nothing is locked."""
+    return len(_plan([item] * most))
 
 
 def _place_locked(item: Item, where: Target, ahead: Sequence[Item]) -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
@@ -15,44 +16,85 @@ from admission.states import RequestState
 from gpuaas.kernel import notify, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ConcurrentUpdate, ProductError, error_for
+from gpuaas.kernel.transitions import advance
 from placement.domain.order import AllocationOrder
 from placement.services import requests
 from placement.services.bundle import Item
-from placement.services.engine import Lost, Placed, Unplaced, place_many
+from placement.services.engine import (
+    Lost,
+    Placed,
+    Result,
+    Unplaced,
+    place_group,
+    place_many,
+)
+from placement.services.intents import intent_dropped, intent_taken
 from placement.snapshots import Ask, Look, look_many
 
 BATCH = 64
 ROUNDS = 4
+PAGES = 64
+"""How many pages of the queue one cycle looks at."""
 CYCLE = Actor(kind="system", id="cycle", name="platform/cycle", operator=True)
-WAITS = "waiting_for_capacity"
 
 _HEADS: Final = """
 SELECT r.id, r.tenant_id, r.project_id, s.name AS sku_name, r.slots, r.spec, r.run_id, r.code,
-       r.detail
+       r.detail, r.state, r.action, r.replicas, r.workload_id, r.subject_id, r.tier_id,
+       r.resource_class_id, r.pool, r.version, r.band, r.queued_at
   FROM admission_admissionrequest r
   JOIN tenants_sku s ON s.id = r.sku_id
   JOIN kernel_workflowrun w ON w.id = r.run_id
  WHERE r.state = 'queued' AND r.pool = %s
+   AND (r.band, r.queued_at, r.id) > (%s, %s, %s)
  ORDER BY r.band, r.queued_at, r.id LIMIT %s
 """
 _LOCK: Final = " FOR NO KEY UPDATE OF r, w SKIP LOCKED"
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Head:
-    """A waiting request, and what came of deciding it again."""
+    """A waiting request decided again: the item, and why it may not be placed, if so.
+
+    There is no item when the order itself cannot be understood any more.
+    """
 
     row: AdmissionRequest
-    item: Item | ProductError
+    item: Item | None
+    refused: ProductError | None
+    waits: bool = True
+
+    @property
+    def ready(self) -> bool:
+        """Whether only capacity is asked about now."""
+        return self.refused is None
 
 
-def _heads(pool: str, limit: int, *, lock: bool) -> list[AdmissionRequest]:
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round did: how many it placed, whether to look again, and where it ended."""
+
+    placed: int
+    again: bool
+    after: After | None
+
+
+After = tuple[int, datetime, UUID]
+FIRST: Final[After] = (-1, datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
+
+
+def _after(row: AdmissionRequest) -> After:
+    """Where the queue goes on after this one."""
+    assert row.queued_at is not None
+    return (row.band, row.queued_at, row.pk)
+
+
+def _heads(pool: str, limit: int, *, lock: bool, after: After = FIRST) -> list[AdmissionRequest]:
     """Who goes first; with ``lock``, without those somebody else has in hand.
 
     The run is locked with its request: whoever withdraws or ends a run locks it first.
     """
     sql = _HEADS + _LOCK if lock else _HEADS
-    return list(AdmissionRequest.objects.raw(sql, [pool, limit]))
+    return list(AdmissionRequest.objects.raw(sql, [pool, *after, limit]))
 
 
 def _ask(row: AdmissionRequest) -> Ask:
@@ -65,8 +107,19 @@ def _ask(row: AdmissionRequest) -> Ask:
         ssh_key_ids=tuple(UUID(key) for key in row.spec.get("ssh_keys", [])),
         wait=True,
         tier=row.spec.get("tier", ""),
+        zones=tuple(row.spec.get("zones", [])),
+        datasets=tuple(row.spec.get("datasets", [])),
+        band=row.spec.get("band"),
     )
-    return Ask(row.tenant_id, row.project_id, order)
+    return Ask(
+        row.tenant_id,
+        row.project_id,
+        order,
+        action=row.action,
+        replicas=row.replicas,
+        workload_id=row.workload_id,
+        subject_id=row.subject_id,
+    )
 
 
 def _decided(rows: Sequence[AdmissionRequest]) -> list[Head]:
@@ -75,17 +128,17 @@ def _decided(rows: Sequence[AdmissionRequest]) -> list[Head]:
     taken: dict[tuple[UUID, UUID], int] = {}
     heads = []
     for row, ask, met in zip(rows, asks, look_many(asks), strict=True):
-        item = _item(row, ask, met, taken)
-        if isinstance(item, Item):
-            key = (item.authority.tenant_id, item.authority.class_id)
-            taken[key] = taken.get(key, 0) + item.amount_milli
-        heads.append(Head(row, item))
+        head = _head(row, ask, met, taken)
+        if head.item is not None and head.ready:
+            key = (head.item.authority.tenant_id, head.item.authority.class_id)
+            taken[key] = taken.get(key, 0) + head.item.facts.amount_milli
+        heads.append(head)
     return heads
 
 
-def _item(
+def _head(
     row: AdmissionRequest, ask: Ask, met: Look | None, taken: dict[tuple[UUID, UUID], int]
-) -> Item | ProductError:
+) -> Head:
     if met is not None and met.authority.quota is not None:
         who = met.authority
         more = taken.get((who.tenant_id, who.class_id), 0)
@@ -94,8 +147,10 @@ def _item(
     try:
         item = requests.item_of(ask, met, actor=CYCLE, queued=row)
     except ProductError as error:
-        return error
-    return requests.verdict_error(item.verdict, error_for) or item
+        return Head(row, None, error)
+    gate = item.verdict.refusal
+    refused = requests.verdict_error(item.verdict, error_for)
+    return Head(row, item, refused, waits=gate is None or gate.waits)
 
 
 def _used(quota: Quota, more: int) -> Quota:
@@ -105,65 +160,116 @@ def _used(quota: Quota, more: int) -> Quota:
 def waiting(pool: str) -> list[Item]:
     """Those at the head of a pool's queue who may be placed, in order; nothing is locked."""
     heads = _decided(_heads(pool, BATCH, lock=False))
-    return [head.item for head in heads if isinstance(head.item, Item)]
+    ready = [head.item for head in heads if head.item is not None and head.ready]
+    return [item for lead in ready for item in requests.group_of(lead)]
 
 
 def cycle_run(pool: str, *, limit: int = BATCH) -> int:
-    """Cycles of one pool until nothing was lost to others: how many were placed.
+    """Cycles of one pool through its queue, a page a round: how many requests were admitted.
 
     Each round is a transaction of its own: heads in authority order, decide, place, commit.
-    What does not fit keeps its place with its reason. Lock order: queue rows with their runs,
-    nodes, counters. Inside a caller's transaction there is one round, since locks would pile
-    up in another order.
+    What does not fit keeps its place with its reason, and those behind it have their turn. A
+    request for several allocations has a round of its own. Lock order: queue rows with their
+    runs, nodes, counters. Inside a caller's transaction there is one round, since locks would
+    pile up in another order.
     """
-    placed = 0
-    for _ in range(1 if connection.in_atomic_block else ROUNDS):
-        count, again = _round(pool, limit)
-        placed += count
-        if not again:
+    placed, after, lost = 0, FIRST, 0
+    for _ in range(1 if connection.in_atomic_block else PAGES):
+        done = _round(pool, limit, after)
+        placed += done.placed
+        if done.again and lost < ROUNDS:
+            lost += 1
+        elif done.after is None:
             break
+        else:
+            after, lost = done.after, 0
     return placed
 
 
 @transaction.atomic
-def _round(pool: str, limit: int) -> tuple[int, bool]:
-    """One batch: how many were placed, and whether looking again may place more."""
-    heads = _decided(_heads(pool, limit, lock=True))
-    reasons = {h.row.pk: h.item for h in heads if isinstance(h.item, ProductError)}
-    items = [h.item for h in heads if isinstance(h.item, Item)]
+def _round(pool: str, limit: int, after: After) -> Round:
+    """One page: single allocations together, or one request for several alone."""
+    rows = _heads(pool, limit, lock=True, after=after)
+    more = len(rows) == limit
+    several = next((k for k, row in enumerate(rows) if _is_group(row)), None)
+    if several is not None:
+        kept = max(several, 1)
+        more = more or len(rows) > kept
+        rows = rows[:kept]
+    if not rows:
+        return Round(0, False, None)
+    heads = _decided(rows)
+    ready = [head.item for head in heads if head.item is not None and head.ready]
+    results = _placed_group(ready) if several == 0 else _placed_singles(ready)
+    refused = {head.row.pk: head.refused for head in heads if head.refused is not None}
+    topics = []
+    for item, result in zip(ready, results, strict=True):
+        if isinstance(result, Placed):
+            topics.append(workflow.topic_of(item.run_id))
+        elif isinstance(result, Unplaced):
+            refused[item.request_id] = result.error
+    notify.publish(*topics)
+    _tell(heads, refused)
+    again = any(isinstance(result, Lost) for result in results)
+    return Round(len(topics), again, _after(rows[-1]) if more else None)
+
+
+def _is_group(row: AdmissionRequest) -> bool:
+    return row.replicas > 1 or row.workload_id is not None
+
+
+def _placed_group(ready: Sequence[Item]) -> list[Result | Lost]:
+    out: list[Result | Lost] = []
+    for item in ready:
+        result = place_group(requests.group_of(item))
+        if isinstance(result, Placed) and item.workload_id is not None:
+            intent_taken(item.workload_id, item.action, item.facts.replicas, item.actor)
+        out.append(result)
+    return out
+
+
+def _placed_singles(items: Sequence[Item]) -> list[Result | Lost]:
     try:
-        results = place_many(items)
+        return place_many(items)
     except ConcurrentUpdate:
-        results = [Lost() for _ in items]
+        return [Lost() for _ in items]
     except ProductError as error:
         # Somebody of this tenant was faster; the others are placed by the next round.
         short = error.facts.get("tenant")
-        results = [
-            Unplaced(error) if str(i.authority.tenant_id) == short else Lost() for i in items
-        ]
-    placed = []
-    for item, result in zip(items, results, strict=True):
-        if isinstance(result, Placed):
-            placed.append(workflow.topic_of(item.run_id))
-        elif isinstance(result, Unplaced):
-            reasons[item.request_id] = result.error
-    notify.publish(*placed)
-    _tell([h.row for h in heads], reasons)
-    return len(placed), any(isinstance(result, Lost) for result in results)
+        return [Unplaced(error) if str(i.authority.tenant_id) == short else Lost() for i in items]
 
 
-def _tell(rows: Sequence[AdmissionRequest], reasons: dict[UUID, ProductError]) -> None:
-    """Write down why each still waits, where that changed."""
+def _tell(heads: Sequence[Head], refused: dict[UUID, ProductError]) -> None:
+    """Write down why each still waits, where that changed; what can never be is refused."""
     changed = []
-    for row in rows:
-        error = reasons.get(row.pk)
+    for head in heads:
+        row, error = head.row, refused.get(head.row.pk)
         if error is None:
             continue
-        code = WAITS if error.code in ("sku_unavailable", "never_fits") else error.code
+        if head.item is not None and not head.waits:
+            _refuse(row, head.item, error)
+            continue
+        code = requests.waiting_code(error)
         if (row.code, row.detail) != (code, error.detail):
             row.code, row.detail = code, error.detail
             changed.append(row)
     AdmissionRequest.objects.bulk_update(changed, ["code", "detail"])
+
+
+def _refuse(row: AdmissionRequest, item: Item, error: ProductError) -> None:
+    """A waiting request that no waiting can help: told at once; its run ends with it."""
+    decision = requests.keep_decision(item, "deny", error.code, error, at_capacity=False)
+    fresh = AdmissionRequest.objects.get(pk=row.pk)
+    advance(
+        fresh,
+        "deny",
+        actor=CYCLE,
+        reason=error.code,
+        changes={"code": error.code, "detail": error.detail},
+        facts={"decision": str(decision.pk), **error.facts},
+    )
+    intent_dropped(row.workload_id, "denied", error.code, CYCLE)
+    notify.publish(workflow.topic_of(item.run_id))
 
 
 def cycle_sweep() -> int:

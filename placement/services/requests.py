@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
-from admission.domain.decide import Facts, Gate, Verdict, decide
+from admission import rules
+from admission.domain.decide import Gate, Judge, Verdict, decide
+from admission.domain.facts import Facts, Holding
+from admission.domain.locality import Conflict, near
+from admission.domain.policy import judge
 from admission.models import AdmissionRequest, Decision
 from admission.snapshots import Authority
 from gpuaas.kernel import clock, events, ids, prepared, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import FieldError, InvalidRequest, NotFound, ProductError
 from gpuaas.kernel.transitions import advance
-from placement.domain.fit import Want
+from placement.domain.fit import Place, Want
 from placement.domain.order import WHOLE_NODE, AllocationOrder
 from placement.services.bundle import Item, as_json
-from placement.snapshots import MOST_SLOTS, Ask, Look, image_of
+from placement.snapshots import MOST_SLOTS, Ask, Look, Target, candidates, image_of
 from tenants.domain import roles
+from tenants.domain.caps import committed_micro
 from tenants.domain.names import BadName, clean_name
-from tenants.errors import SkuUnknown
+from tenants.errors import SkuUnknown, TooManyWaiting
 
 DENIED = "admission.admissionrequest.deny"
 QUEUED_SUBJECT = "admission.admissionrequest"
+WAITS = "waiting_for_capacity"
+ENDS_WITH_CAPACITY = frozenset(
+    {
+        "sku_unavailable",
+        "forbidden_by_locality",
+        "envelope_exceeded",
+        "cohort_exhausted",
+        "project_quota_exceeded",
+    }
+)
+"""What may refuse at the moment of placing and ends by itself or by somebody's act."""
 
 
 def _size(order: AllocationOrder, who: Authority) -> int:
@@ -66,6 +84,8 @@ def item_of(
     who = met.authority
     size = _size(order, who)
     image = image_of(order, who.shape)
+    count = ask.replicas
+    amount = who.units_milli * max(size, 1) * count
     facts = Facts(
         actor=actor.name,
         may_write=actor.operator
@@ -78,7 +98,7 @@ def item_of(
         slots_min=who.slots_min,
         slots_max=who.slots_max,
         slots_asked=size,
-        amount_milli=who.units_milli * max(size, 1),
+        amount_milli=amount,
         resource_class=who.resource_class,
         quota=who.quota,
         tier=who.tier,
@@ -89,15 +109,36 @@ def item_of(
         image=image,
         image_known=met.image_known,
         keys_unknown=tuple(str(key) for key in order.ssh_key_ids if key not in met.keys),
+        action=ask.action,
+        tenant=who.tenant_slug,
+        family=who.family,
+        pool=who.pool,
+        pool_known=met.pool_known,
+        entitled=who.entitled,
+        preemption=who.preemption,
+        replicas=count,
+        wait=order.wait,
+        band_asked=order.band,
+        holding=_holding(met, who.hour_micro * max(size, 1) * count),
+        zones=order.zones,
+        data=met.data,
+        data_unknown=tuple(sorted(set(order.datasets) - {d.name for d in met.data})),
+        sharing=ask.sharing,
+        headroom=ask.headroom,
+        hour=who.hour,
+        weekday=who.weekday,
+        policy_version=rules.version_of(who.policy_stamp),
     )
+    want = Want(size, who.exclusive_nic and size != WHOLE_NODE)
+    where = _where(met, facts)
     allocation_id = ids.new_id()
     name = _name(order, who, allocation_id)
     run_id = queued.run_id if queued is not None else None
     return Item(
         authority=who,
         facts=facts,
-        verdict=decide(facts),
-        want=Want(size, who.exclusive_nic and size != WHOLE_NODE),
+        verdict=decide(facts, judge=_judge(who.policy_stamp)),
+        want=want,
         project_id=ask.project_id,
         name=name,
         image=image,
@@ -109,16 +150,57 @@ def item_of(
             "image": image,
             "ssh_keys": [str(key) for key in order.ssh_key_ids],
             "tier": order.tier,
+            **_placed_by(order),
+            **ask.more,
         },
         wait=order.wait,
         actor=actor,
         request_id=queued.pk if queued is not None else ids.new_id(),
         run_id=run_id or ids.new_id(),
-        where=met.where,
-        places=met.places,
+        where=where,
+        places=met.places if where == met.where else _near_places(where, want),
         queued=queued is not None,
+        action=ask.action,
+        workload_id=ask.workload_id,
+        subject_id=ask.subject_id,
         allocation_id=allocation_id,
     )
+
+
+def _where(met: Look, facts: Facts) -> Target | None:
+    """The target, bound to the places that zones and required data leave."""
+    if met.where is None or not (facts.zones or facts.data):
+        return met.where
+    place = near(facts.zones, facts.data)
+    return met.where if isinstance(place, Conflict) else replace(met.where, near=place)
+
+
+def _near_places(where: Target | None, want: Want) -> tuple[Place, ...]:
+    return tuple(candidates(where, want, limit=24)) if where is not None else ()
+
+
+def _placed_by(order: AllocationOrder) -> dict[str, Any]:
+    """The wishes about where and when, kept with the request if there are any."""
+    parts = {"zones": list(order.zones), "datasets": list(order.datasets), "band": order.band}
+    return {name: value for name, value in parts.items() if value not in ([], None)}
+
+
+def _holding(met: Look, more_hour_micro: int) -> Holding | None:
+    """The caps beside what they count; money with the request in it, to the month's end."""
+    caps, usage = met.authority.caps, met.usage
+    if caps is None or usage is None:
+        return None
+    spend = committed_micro(
+        accrued_micro=usage.accrued_micro,
+        hour_micro=usage.hour_micro + more_hour_micro,
+        seconds_left=usage.seconds_left,
+    )
+    return Holding(caps, usage.live, usage.waiting, spend)
+
+
+def _judge(stamp: str) -> Judge | None:
+    active = rules.active(stamp)
+    return partial(judge, active, timer=clock.monotonic) if active else None
 
 
 def _capacity_refusal(error: ProductError) -> dict[str, Any]:
@@ -146,15 +228,20 @@ def deny(item: Item, error: ProductError, *, at_capacity: bool) -> ProductError:
                     "tenant": str(who.tenant_id),
                     "project": str(item.project_id),
                     "request": request,
-                    "action": "allocation.create",
+                    "action": item.action,
+                    "replicas": item.facts.replicas,
+                    "workload": str(item.workload_id) if item.workload_id else None,
+                    "subject": str(item.subject_id) if item.subject_id else None,
+                    "seen": item.facts.seen(),
+                    "policy_version": item.facts.policy_version,
                     "sku": str(who.sku_id),
                     "class": str(who.class_id),
                     "tier_id": str(who.tier_id),
                     "pool": who.pool,
                     "slots": max(0, min(item.want.slots, MOST_SLOTS)),
-                    "amount": item.amount_milli,
+                    "amount": item.facts.amount_milli,
                     "wait": item.wait,
-                    "band": who.band,
+                    "band": item.facts.asked_band,
                     "spec": item.spec,
                     "actor": item.actor.as_json(),
                     "decision": decision,
@@ -177,36 +264,61 @@ def deny(item: Item, error: ProductError, *, at_capacity: bool) -> ProductError:
     return error.kept()
 
 
+def may_wait(item: Item, error: ProductError, *, at_capacity: bool) -> bool:
+    """Whether an order that was refused may queue: it asked to, and the reason can end."""
+    if not item.wait:
+        return False
+    if at_capacity:
+        return error.code in ENDS_WITH_CAPACITY and not error.facts.get("never")
+    gate = item.verdict.refusal
+    return gate is not None and gate.waits
+
+
+def queue_full(item: Item) -> ProductError | None:
+    """The cap on waiting requests, if one more is too many."""
+    holding = item.facts.holding
+    if holding is None or holding.caps.waiting is None:
+        return None
+    if holding.waiting < holding.caps.waiting:
+        return None
+    return TooManyWaiting(
+        f"{holding.waiting} wait already, {holding.caps.waiting} may.",
+        waiting=holding.waiting,
+        cap=holding.caps.waiting,
+    )
+
+
+def waiting_code(error: ProductError) -> str:
+    """What a waiting request is said to wait for."""
+    return WAITS if error.code in ("sku_unavailable", "never_fits") else error.code
+
+
 @transaction.atomic
-def queue(item: Item, error: ProductError) -> None:
-    """Let an authorised request wait for capacity, with its decision and its durable run."""
+def queue(item: Item, error: ProductError, *, at_capacity: bool = True) -> None:
+    """Let a request wait for what refuses it now, with its decision and its durable run."""
     who = item.authority
+    code = waiting_code(error)
     request = AdmissionRequest.objects.create(
         pk=item.request_id,
         tenant_id=who.tenant_id,
         project_id=item.project_id,
+        action=item.action,
         sku_id=who.sku_id,
         resource_class_id=who.class_id,
         tier_id=who.tier_id,
         pool=who.pool,
+        workload_id=item.workload_id,
+        subject_id=item.subject_id,
         slots=max(item.want.slots, 0),
-        amount_milli=item.amount_milli,
+        replicas=item.facts.replicas,
+        amount_milli=item.facts.amount_milli,
         wait=item.wait,
-        band=who.band,
+        band=item.facts.asked_band,
         spec=item.spec,
         actor=item.actor.as_json(),
         run_id=item.run_id,
     )
-    decision = Decision.objects.create(
-        pk=item.decision_id,
-        tenant_id=who.tenant_id,
-        request_id=item.request_id,
-        verdict="wait",
-        code="waiting_for_capacity",
-        gates=[*(gate.as_json() for gate in item.verdict.gates), _capacity_refusal(error)],
-        envelope_version=who.quota.version if who.quota else 0,
-        digest=item.facts.digest(),
-    )
+    decision = keep_decision(item, "wait", code, error, at_capacity=at_capacity)
     workflow.start(
         "allocation.create",
         subject_kind=QUEUED_SUBJECT,
@@ -221,20 +333,58 @@ def queue(item: Item, error: ProductError) -> None:
         request,
         "queue",
         actor=item.actor,
-        reason="waiting_for_capacity",
-        changes={
-            "code": "waiting_for_capacity",
-            "detail": error.detail,
-            "queued_at": clock.db_now(),
-        },
+        reason=code,
+        changes={"code": code, "detail": error.detail, "queued_at": clock.db_now()},
         facts={"decision": str(decision.pk), **error.facts},
     )
     events.record(
         kind="placement.queue.join",
         subject=request,
         actor=item.actor,
-        facts={"pool": who.pool, "band": who.band},
+        facts={"pool": who.pool, "band": item.facts.asked_band},
     )
+
+
+def keep_decision(
+    item: Item, verdict: str, code: str, error: ProductError | None, *, at_capacity: bool
+) -> Decision:
+    """One decision row, as the database function writes it for what is placed."""
+    gates = [gate.as_json() for gate in item.verdict.gates]
+    if at_capacity and error is not None:
+        gates.append(_capacity_refusal(error))
+    return Decision.objects.create(
+        pk=item.decision_id,
+        tenant_id=item.authority.tenant_id,
+        request_id=item.request_id,
+        verdict=verdict,
+        code=code,
+        gates=gates,
+        facts=item.facts.seen(),
+        policy_version=item.facts.policy_version,
+        envelope_version=item.authority.quota.version if item.authority.quota else 0,
+        digest=item.facts.digest(),
+    )
+
+
+def group_of(item: Item) -> list[Item]:
+    """The allocations of one request: the first leads, and writes what all share."""
+    count = item.facts.replicas
+    if count == 1:
+        return [item]
+    return [
+        replace(item, name=f"{item.name}-1"),
+        *(
+            replace(
+                item,
+                lead=False,
+                queued=False,
+                name=f"{item.name}-{k}",
+                allocation_id=ids.new_id(),
+                run_id=ids.new_id(),
+            )
+            for k in range(2, count + 1)
+        ),
+    ]
 
 
 def verdict_error(verdict: Verdict, make: Any) -> ProductError | None:

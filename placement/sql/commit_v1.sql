@@ -18,6 +18,9 @@ CREATE TYPE placement_item AS (
     why text, envelope_version int, digest text, allocation uuid, name text, shape text,
     image text, hostname text, ssh_keys jsonb, price bigint, currency text, claims uuid[],
     task uuid, kind text, task_s int, run uuid, run_s int, uids uuid[], correlation text,
+    -- Of a request for several allocations the first one leads: it writes what all share.
+    lead boolean, action text, workload uuid, subject uuid, replicas int, total bigint,
+    facts jsonb, policy_version text,
     -- Found out under the nodes' locks:
     node uuid, num int, mask bigint, slot_ids uuid[], indices int[], bundle jsonb
 );
@@ -94,11 +97,12 @@ BEGIN
     IF v_waited < cardinality(v_items) THEN
         INSERT INTO admission_admissionrequest (
                id, tenant_id, project_id, action, sku_id, resource_class_id, tier_id, pool,
-               slots, amount_milli, wait, band, spec, state, version, code, detail,
-               allocation_id, run_id, actor)
-        SELECT request, tenant, project, 'allocation.create', sku, class, tier_id, pool, slots,
-               amount, wait, band, spec, 'admitted', 1, '', '', allocation, run, actor
-          FROM unnest(v_items) WHERE NOT queued;
+               slots, replicas, amount_milli, wait, band, spec, state, version, code, detail,
+               allocation_id, run_id, actor, workload_id, subject_id)
+        SELECT request, tenant, project, action, sku, class, tier_id, pool, slots, replicas,
+               total, wait, band, spec, 'admitted', 1, '', '', allocation, run, actor, workload,
+               subject
+          FROM unnest(v_items) WHERE lead AND NOT queued;
         INSERT INTO kernel_workflowrun (
                id, kind, tenant_id, subject_kind, subject_id, state, step, attempt, steps, input,
                actor, correlation, due_at, deadline_at, lease_epoch)
@@ -126,17 +130,18 @@ BEGIN
     END IF;
     INSERT INTO admission_decision (
            id, tenant_id, request_id, verdict, code, gates, winner, runner_up, why,
-           envelope_version, digest)
+           envelope_version, digest, facts, policy_version)
     SELECT decision, tenant, request, 'admit', '', gates,
            jsonb_build_object('node_num', num, 'slots', to_jsonb(indices)), runner_up, why,
-           envelope_version, digest
-      FROM unnest(v_items);
+           envelope_version, digest, facts, policy_version
+      FROM unnest(v_items) WHERE lead;
     INSERT INTO placement_allocation (
            id, tenant_id, project_id, request_id, sku_id, name, shape, slots, tier, state,
            version, outcome, outcome_code, outcome_detail, node_id, run_id, attempt, image,
-           hostname, ssh_keys, observed, observed_detail, price_hour_micro, currency)
+           hostname, ssh_keys, observed, observed_detail, price_hour_micro, currency, workload_id)
     SELECT allocation, tenant, project, request, sku, name, shape, slots, tier, 'placed', 1,
-           '', '', '', node, run, 1, image, hostname, ssh_keys, 'unknown', '', price, currency
+           '', '', '', node, run, 1, image, hostname, ssh_keys, 'unknown', '', price, currency,
+           workload
       FROM unnest(v_items);
     INSERT INTO placement_claim (
            id, tenant_id, allocation_id, node_id, node_num, slot_id, slot_index, span,
@@ -184,6 +189,7 @@ BEGIN
                 jsonb_build_object('node_num', x.num, 'slots', to_jsonb(x.indices), 'sku', x.sku,
                                    'amount_milli', x.amount))
                ) AS e(uid, kind, subject_kind, subject, before, after, facts)
+         WHERE x.lead OR e.kind <> 'admission.admissionrequest.admit'
         RETURNING id, kind, subject_id
     )
     INSERT INTO kernel_delivery (event_id, subject_id, subscriber, state, attempts, last_error)
