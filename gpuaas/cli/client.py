@@ -79,6 +79,7 @@ class Client:
         *,
         idempotency_key: str = "",
         params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Json:
         """Create or act; the same idempotency key is sent on every retry of this call."""
         response = self.transport.request(
@@ -86,6 +87,7 @@ class Client:
             path,
             params=params,
             body={} if body is None else body,
+            headers=headers,
             idempotency_key=idempotency_key,
         )
         return _object(json_of(response))

@@ -229,6 +229,49 @@ TENANT = Kind(
     path="/tenants",
 )
 
+SERVICE_ACCOUNT = Kind(
+    "service-account",
+    (
+        column("NAME"),
+        column("ID"),
+        column("ROLE"),
+        column("TOKENS", "live_tokens"),
+        _age("disabled_at", "DISABLED"),
+        _age("created_at"),
+    ),
+    key="name",
+    path="/service-accounts",
+    aliases=("service_account",),
+)
+
+INVITATION = Kind(
+    "invitation",
+    (
+        column("EMAIL"),
+        column("ID"),
+        column("ROLE"),
+        _time("EXPIRES", "expires_at"),
+        _age("accepted_at", "ACCEPTED"),
+        _age("revoked_at", "REVOKED"),
+    ),
+    path="/invitations",
+)
+
+BREAK_GLASS = Kind(
+    "break-glass",
+    (
+        column("ID"),
+        column("OPERATOR"),
+        column("TENANT"),
+        column("REASON"),
+        _time("UNTIL", "until"),
+        _age("ended_at", "ENDED"),
+        _age("created_at"),
+    ),
+    path="/break-glass",
+    aliases=("break_glass",),
+)
+
 EVENT = Kind(
     "event",
     (

@@ -12,6 +12,7 @@ from gpuaas.cli.commands import (
     catalogue,
     contexts,
     events,
+    identity,
     nodes,
     tenancy,
     tools,
@@ -49,7 +50,18 @@ def build() -> typer.Typer:
     # --install-completion option; that one would edit the user's shell files.
     get_completion_inspect_parameters()
     add_flags(tree, TEXT, version=VERSION)
-    for noun in (auth, contexts, catalogue, allocations, work, tenancy, nodes, events, tools):
+    for noun in (
+        auth,
+        contexts,
+        catalogue,
+        allocations,
+        work,
+        tenancy,
+        identity,
+        nodes,
+        events,
+        tools,
+    ):
         noun.register(tree)
     return tree
 

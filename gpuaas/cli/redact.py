@@ -9,7 +9,14 @@ HIDDEN = "[redacted]"
 _SECRET_KEYS = re.compile(r"(?i)(password|secret|token|private_key|authorization|cookie)$")
 _TOKEN_TEXT = re.compile(r"gpuaas_[a-z]+_[A-Za-z0-9]{6,}_[A-Za-z0-9]{8,}")
 _BEARER_TEXT = re.compile(r"(?i)\b(bearer)\s+\S+")
-_SECRET_HEADERS = frozenset({"authorization", "cookie", "set-cookie", "proxy-authorization"})
+_SECRET_HEADERS = frozenset(
+    {"authorization", "cookie", "set-cookie", "proxy-authorization", "gpuaas-second-factor"}
+)
+
+
+def _is_secret(key: str, item: str) -> bool:
+    # A problem's code is a word; a second factor's is made of digits.
+    return bool(_SECRET_KEYS.search(key) or (key == "code" and item[:1].isdigit()))
 
 
 def redact_text(text: str) -> str:
@@ -36,7 +43,7 @@ def redact_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {
             key: HIDDEN
-            if isinstance(item, str) and item and _SECRET_KEYS.search(str(key))
+            if isinstance(item, str) and item and _is_secret(str(key), item)
             else redact_json(item)
             for key, item in value.items()
         }

@@ -13,7 +13,7 @@ from gpuaas.cli.client import Client, segment
 from gpuaas.cli.config import ConfigFile, Settings, load_config, resolve
 from gpuaas.cli.exits import Exit
 from gpuaas.cli.output import Kind, Output
-from gpuaas.cli.problems import CliError, Json, UsageError
+from gpuaas.cli.problems import CliError, Json, ProblemError, UsageError
 
 DEFAULT_WAIT_S = 600.0
 
@@ -177,6 +177,15 @@ class Session:
             return input()
         except EOFError as error:
             raise UsageError("no answer was given") from error
+
+    def with_factor(self, call: Callable[[str | None], Json], code: str | None) -> Json:
+        """The call's answer; where the server wants a second factor, a person is asked for it."""
+        try:
+            return call(code)
+        except ProblemError as refused:
+            if refused.code != "second_factor_needed" or code or not self.may_ask:
+                raise
+            return call(self.ask("Code of your second factor: ").strip())
 
     def close(self) -> None:
         """Close what was opened."""

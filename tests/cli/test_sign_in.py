@@ -11,7 +11,7 @@ from gpuaas.cli.config import ENVIRONMENT, load_config, resolve
 from gpuaas.cli.problems import UsageError
 from gpuaas.config import ConfigError, refuse_unknown
 from tests.cli.conftest import Run
-from tests.cli.fake_server import TOKEN, Call, FakeServer, Reply, problem
+from tests.cli.fake_server import TOKEN, Call, FakeServer, Reply, listing, problem
 
 SIGNED_OUT = {"GPUAAS_TOKEN": "", "GPUAAS_SERVER": ""}
 
@@ -192,3 +192,41 @@ def test_the_server_tolerates_the_clients_variables_beside_its_own() -> None:
 def test_settings_do_not_print_the_token(home: Path) -> None:
     settings = resolve(load_config({}), {"GPUAAS_TOKEN": TOKEN})
     assert TOKEN not in repr(settings)
+
+
+def test_a_second_factors_code_is_sent_along(run: Run, server: FakeServer) -> None:
+    def make(call: Call) -> Reply:
+        if call.body.get("code") != "123456":
+            return problem(403, "second_factor_needed", "this needs your second factor")
+        return Reply(201, {"id": "tok-1", "name": call.body["name"], "token": TOKEN})
+
+    server.on("POST", "/auth/token", make)
+    bare = login(run, server)
+    assert bare.exit_code != 0
+    assert "second_factor_needed" in bare.output
+    given = login(run, server, "--code", "123456", "--debug")
+    assert given.exit_code == 0
+    assert "123456" not in given.output
+
+
+def test_a_look_into_a_tenant_carries_the_code_in_a_header(run: Run, server: FakeServer) -> None:
+    server.on("POST", "/break-glass", {"id": "w-1", "tenant": "t-1", "reason": "ticket 4711"})
+    opened = ("break-glass", "open", "acme", "--reason", "ticket 4711", "--code", "654321")
+    result = run(*opened, "--debug")
+    assert result.exit_code == 0
+    assert "654321" not in result.output
+    (call,) = server.sent("POST", "/break-glass")
+    assert call.headers["gpuaas-second-factor"] == "654321"
+    assert call.body == {"tenant": "acme", "reason": "ticket 4711", "minutes": 30}
+
+
+def test_a_program_gets_an_identity_and_a_token(run: Run, server: FakeServer) -> None:
+    program = {"id": "sa-1", "name": "ci", "role": "member", "live_tokens": 0}
+    server.on("POST", "/service-accounts", Reply(201, program))
+    server.on("GET", "/service-accounts", listing(program))
+    server.on("POST", "/service-accounts/sa-1/tokens", Reply(201, {"id": "t-1", "token": TOKEN}))
+    assert run("service-account", "create", "ci", "--role", "member").exit_code == 0
+    made = run("service-account", "token", "ci", "--name", "runner", "--scope", "keys:read")
+    assert TOKEN in made.output
+    (call,) = server.sent("POST", "/service-accounts/sa-1/tokens")
+    assert call.body == {"name": "runner", "scopes": ["keys:read"]}

@@ -36,6 +36,10 @@ def register(app: typer.Typer) -> None:
         tenant: Annotated[
             str | None, typer.Option("--tenant", help="Which of your tenants the token is for.")
         ] = None,
+        code: Annotated[
+            str | None,
+            typer.Option("--code", help="Code of your second factor; asked for when it is needed."),
+        ] = None,
         token_name: Annotated[
             str, typer.Option("--token-name", help="Name of the token that is made.")
         ] = "cli",
@@ -61,7 +65,7 @@ def register(app: typer.Typer) -> None:
                 wanted["tenant"] = tenant
             if expires_in_days:
                 wanted["expires_in_days"] = expires_in_days
-            context.auth = _made_token(session, server, email, password_file, wanted)
+            context.auth = _made_token(session, server, email, password_file, wanted, code)
         with session.connect(server, context.auth["token"]) as client:
             me = client.get("/me")
             context.server = server
@@ -130,6 +134,7 @@ def _made_token(
     email: str | None,
     password_file: str | None,
     wanted: Json,
+    code: str | None,
 ) -> dict[str, str]:
     if not email:
         if not session.may_ask:
@@ -142,7 +147,11 @@ def _made_token(
     else:
         raise UsageError("no password was given", hint="--password-file FILE, - for stdin")
     with session.connect(server) as client:
-        made = client.post("/auth/token", {"email": email, "password": password, **wanted})
+        body = {"email": email, "password": password, **wanted}
+        made = session.with_factor(
+            lambda given: client.post("/auth/token", body | ({"code": given} if given else {})),
+            code,
+        )
     token = str(made.get("token") or "")
     if not token:
         raise CliError("the server answered without a token", Exit.FAILURE)
