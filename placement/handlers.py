@@ -5,10 +5,14 @@ from __future__ import annotations
 from uuid import UUID
 
 from gpuaas.kernel import events
+from gpuaas.kernel.actor import system
 from gpuaas.kernel.models import Event
 from placement.models import Allocation
 from placement.services.endings import deleting_release, excess_drain, suspended_release
-from placement.services.queue import cycle_run
+from placement.services.queue import cycle_run, cycle_sweep
+from placement.services.workloads import workload_moved, workload_settle
+
+PART = system("workloads")
 
 
 def capacity_freed(event: Event) -> None:
@@ -16,8 +20,25 @@ def capacity_freed(event: Event) -> None:
     if event.subject_id is None:
         return
     row = Allocation.objects.select_related("node__pool").filter(pk=event.subject_id).first()
-    if row is not None:
-        cycle_run(row.node.pool.name)
+    if row is None:
+        return
+    cycle_run(row.node.pool.name)
+    if row.workload_id is not None:
+        workload_settle(workload_id=row.workload_id, actor=PART)
+
+
+def capacity_active(event: Event) -> None:
+    """A workload that moves gives up its old places when the new ones work."""
+    if event.subject_id is None:
+        return
+    row = Allocation.objects.filter(pk=event.subject_id).first()
+    if row is not None and row.workload_id is not None:
+        workload_moved(request_id=row.request_id, actor=PART)
+
+
+def authority_changed(event: Event) -> None:
+    """What somebody waited for may have ended: a limit, a suspension, a window, a rule."""
+    cycle_sweep()
 
 
 def tenant_suspended(event: Event) -> None:
@@ -38,8 +59,21 @@ def excess_due(event: Event) -> None:
         excess_drain(event.subject_id, UUID(event.facts["class_id"]))
 
 
+REASONS_END = (
+    "tenants.tenant.resume",
+    "tenants.envelope.apply",
+    "tenants.envelope.set",
+    "tenants.projectquota.set",
+    "tenants.burstrule.open",
+    "tenants.caps.set",
+    "tenants.cohort.change",
+    "admission.policyrule.retire",
+)
+"""Events after which a request that waited for authority may be placed."""
 ON = {
     "placement.allocation.finish": capacity_freed,
+    "placement.allocation.activate": capacity_active,
+    **dict.fromkeys(REASONS_END, authority_changed),
     "tenants.tenant.suspend": tenant_suspended,
     "tenants.tenant.begin_delete": tenant_deleting,
     "tenants.quota.drain": excess_due,

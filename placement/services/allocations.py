@@ -51,7 +51,7 @@ class Ticket:
 
     request_id: UUID
     decision_id: UUID
-    run_id: UUID
+    run_id: UUID | None
     allocation_id: UUID | None
     workload_id: UUID | None = None
 
@@ -67,7 +67,9 @@ class Ticket:
 
     @cached_property
     def run(self) -> WorkflowRun:
-        """The run that makes the allocation: the operation."""
+        """The run that makes the allocation: the operation. A change on the spot has none."""
+        if self.run_id is None:
+            raise LookupError("this was done on the spot: there is no run")
         return WorkflowRun.objects.get(pk=self.run_id)
 
     @cached_property

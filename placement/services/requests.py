@@ -68,9 +68,16 @@ def _name(order: AllocationOrder, who: Authority, allocation_id: UUID) -> str:
 
 
 def item_of(
-    ask: Ask, met: Look | None, *, actor: Actor, queued: AdmissionRequest | None = None
+    ask: Ask,
+    met: Look | None,
+    *,
+    actor: Actor,
+    queued: AdmissionRequest | None = None,
+    takes_capacity: bool = True,
 ) -> Item:
     """Decide on what an order met, and keep both with what is to be placed.
+
+    Without ``takes_capacity`` the action changes what is held already, and takes no quota.
 
     ``queued`` is the request that waits, decided again. Raises SkuUnknown or InvalidRequest
     for an order that cannot be understood.
@@ -85,7 +92,7 @@ def item_of(
     size = _size(order, who)
     image = image_of(order, who.shape)
     count = ask.replicas
-    amount = who.units_milli * max(size, 1) * count
+    amount = who.units_milli * max(size, 1) * count if takes_capacity else 0
     facts = Facts(
         actor=actor.name,
         may_write=actor.operator
@@ -119,7 +126,7 @@ def item_of(
         replicas=count,
         wait=order.wait,
         band_asked=order.band,
-        holding=_holding(met, who.hour_micro * max(size, 1) * count),
+        holding=_holding(met, who.hour_micro * max(size, 1) * count if takes_capacity else 0),
         zones=order.zones,
         data=met.data,
         data_unknown=tuple(sorted(set(order.datasets) - {d.name for d in met.data})),
@@ -230,7 +237,8 @@ def deny(item: Item, error: ProductError, *, at_capacity: bool) -> ProductError:
                     "request": request,
                     "action": item.action,
                     "replicas": item.facts.replicas,
-                    "workload": str(item.workload_id) if item.workload_id else None,
+                    # A workload that was to be created does not exist.
+                    "workload": str(item.workload_id) if item.subject_id else None,
                     "subject": str(item.subject_id) if item.subject_id else None,
                     "seen": item.facts.seen(),
                     "policy_version": item.facts.policy_version,
@@ -343,6 +351,31 @@ def queue(item: Item, error: ProductError, *, at_capacity: bool = True) -> None:
         actor=item.actor,
         facts={"pool": who.pool, "band": item.facts.asked_band},
     )
+
+
+def admitted(item: Item) -> None:
+    """Write down what was admitted and takes no capacity: request, decision, event."""
+    who = item.authority
+    request = AdmissionRequest.objects.create(
+        pk=item.request_id,
+        tenant_id=who.tenant_id,
+        project_id=item.project_id,
+        action=item.action,
+        sku_id=who.sku_id,
+        resource_class_id=who.class_id,
+        tier_id=who.tier_id,
+        pool=who.pool,
+        workload_id=item.workload_id,
+        subject_id=item.subject_id,
+        slots=max(item.want.slots, 0),
+        replicas=item.facts.replicas,
+        amount_milli=0,
+        band=item.facts.asked_band,
+        spec=item.spec,
+        actor=item.actor.as_json(),
+    )
+    decision = keep_decision(item, "admit", "", None, at_capacity=False)
+    advance(request, "admit", actor=item.actor, facts={"decision": str(decision.pk)})
 
 
 def keep_decision(

@@ -1,0 +1,437 @@
+"""How does a tenant run, change and stop a workload?  Each step is an action that is admitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Min
+
+from admission.domain.headroom import UNKNOWN, Headroom, Model, headroom
+from admission.domain.sharing import SharingAnswer, eligible
+from admission.errors import WorkloadStateRefused
+from admission.models import Action, AdmissionRequest, Workload
+from admission.states import RequestState, WorkloadState
+from gpuaas.kernel import clock, ids
+from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.errors import FieldError, InvalidRequest, NotFound, error_for
+from gpuaas.kernel.scope import platform_scope
+from gpuaas.kernel.transitions import advance
+from placement.domain.order import AllocationOrder
+from placement.models import Allocation, GpuDevice
+from placement.services import requests
+from placement.services.allocations import (
+    Ticket,
+    allocation_release,
+    ask_place,
+    request_withdraw,
+)
+from placement.services.bundle import Item
+from placement.services.engine import room_for
+from placement.services.intents import intent_change, intent_locked
+from placement.snapshots import Ask, look
+from placement.states import AllocationState
+from tenants.models import Sku
+from tenants.services.tenancy import checked_name
+
+KINDS: Final = {"job": Action.JOB, "service": Action.SERVICE, "model": Action.MODEL}
+MOST_REPLICAS: Final = 1024
+MOST_BATCH: Final = 1_000_000
+STANDING: Final = (AllocationState.PLACED, AllocationState.PROVISIONING, AllocationState.ACTIVE)
+_FIGURES: Final = {
+    "parameters": 10**14,
+    "milli_bytes_per_parameter": 16_000,
+    "layers": 10_000,
+    "kv_heads": 10_000,
+    "head_dim": 100_000,
+    "kv_bytes": 16,
+    "context_tokens": 10**9,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadOrder:
+    """What a tenant wants to run: ``replicas`` allocations of one SKU and size."""
+
+    kind: str
+    name: str
+    sku: str
+    slots: int | None = None
+    replicas: int = 1
+    image: str = ""
+    ssh_key_ids: tuple[UUID, ...] = ()
+    wait: bool = False
+    zones: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    band: int | None = None
+    batch_size: int | None = None
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+    def allocation(self, **changes: Any) -> AllocationOrder:
+        """The order for each of its allocations."""
+        made = AllocationOrder(
+            sku=self.sku,
+            slots=self.slots,
+            name=self.name,
+            image=self.image,
+            ssh_key_ids=self.ssh_key_ids,
+            wait=self.wait,
+            zones=self.zones,
+            datasets=self.datasets,
+            band=self.band,
+        )
+        return replace(made, **changes)
+
+
+def _number(value: Any, pointer: str, most: int, *, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidRequest(
+            f"{pointer}: a whole number from {least} to {most}.",
+            errors=(FieldError(pointer, "out_of_range", f"{least} to {most}"),),
+        )
+    return value
+
+
+def _model(spec: Mapping[str, Any]) -> Model | None:
+    """The model's figures, or None when some are not given."""
+    given = spec.get("model")
+    if not isinstance(given, Mapping) or set(_FIGURES) - set(given):
+        return None
+    return Model(**{n: _number(given[n], f"/spec/model/{n}", m) for n, m in _FIGURES.items()})
+
+
+def _gpu_bytes(family: str) -> int | None:
+    """The smallest GPU memory in the family, when the memory of each GPU is known."""
+    gpus = GpuDevice.objects.filter(node__family__name=family)
+    if gpus.filter(memory_bytes__isnull=True).exists():
+        return None
+    least: int | None = gpus.aggregate(least=Min("memory_bytes"))["least"]
+    return least
+
+
+def _headroom(
+    sku_name: str, slots: int | None, batch: int | None, spec: Mapping[str, Any]
+) -> Headroom:
+    model = _model(spec)
+    with platform_scope():
+        sku = Sku.objects.filter(name=sku_name).first()
+        if sku is None or model is None:
+            return Headroom(UNKNOWN)
+        gpus = slots or sku.slots_min
+        if sku.shape == "baremetal":
+            gpus = max(1, sku.units_milli // 1000)
+        return headroom(model, batch=batch or 1, gpu_bytes=_gpu_bytes(sku.family), gpus=gpus)
+
+
+def workload_create(
+    *, tenant_id: UUID, project_id: UUID, order: WorkloadOrder, actor: Actor
+) -> Ticket:
+    """Submit a job, create a service or deploy a model: all of its allocations, or none.
+
+    A model's memory is checked against its figures in ``spec["model"]`` first. Refused as an
+    allocation is; with ``wait`` the workload stays submitted until its reason has ended.
+    """
+    action = KINDS.get(order.kind)
+    if action is None:
+        raise InvalidRequest(
+            f"There is no kind {order.kind!r}.",
+            errors=(FieldError("/kind", "unknown", "job, service or model"),),
+        )
+    replicas = _number(order.replicas, "/replicas", MOST_REPLICAS)
+    if order.batch_size is not None:
+        _number(order.batch_size, "/batch_size", MOST_BATCH)
+    name, workload_id = checked_name(order.name), ids.new_id()
+    spec = dict(order.spec)
+    fits = None
+    if order.kind == "model":
+        fits = _headroom(order.sku, order.slots, order.batch_size, spec)
+
+    def intent(item: Item) -> None:
+        Workload.objects.create(
+            pk=workload_id,
+            tenant_id=tenant_id,
+            project_id=project_id,
+            kind=order.kind,
+            name=name,
+            sku_id=item.authority.sku_id,
+            slots=max(item.want.slots, 0),
+            replicas=replicas,
+            band=item.facts.asked_band,
+            batch_size=order.batch_size,
+            spec={
+                **spec,
+                "image": item.image,
+                "ssh_keys": [str(key) for key in order.ssh_key_ids],
+                "zones": list(order.zones),
+                "datasets": list(order.datasets),
+            },
+        )
+
+    ask = Ask(
+        tenant_id,
+        project_id,
+        order.allocation(name=name),
+        action=action,
+        replicas=replicas,
+        workload_id=workload_id,
+        headroom=fits,
+        more={"kind": order.kind},
+    )
+    return ask_place(ask, actor=actor, intent=intent)
+
+
+def _workload(workload_id: UUID, *, state: str = WorkloadState.ADMITTED) -> Workload:
+    row = Workload.objects.select_related("sku").filter(pk=workload_id).first()
+    if row is None:
+        raise NotFound
+    if row.state != state:
+        raise WorkloadStateRefused(f"The workload is {row.state}.", state=row.state)
+    return row
+
+
+def _order_of(row: Workload, **changes: Any) -> AllocationOrder:
+    made = AllocationOrder(
+        sku=row.sku.name,
+        slots=row.slots or None,
+        name=row.name,
+        image=row.spec.get("image", ""),
+        ssh_key_ids=tuple(UUID(key) for key in row.spec.get("ssh_keys", [])),
+        zones=tuple(row.spec.get("zones", [])),
+        datasets=tuple(row.spec.get("datasets", [])),
+    )
+    return replace(made, **changes)
+
+
+def _standing(row: Workload) -> list[Allocation]:
+    """The workload's allocations that stand, the newest first."""
+    rows = Allocation.objects.filter(workload=row, state__in=STANDING)
+    return list(rows.order_by("-created_at", "-pk"))
+
+
+def workload_scale(
+    *, workload_id: UUID, replicas: int, actor: Actor, partial: bool = False, wait: bool = False
+) -> Ticket:
+    """Change how many replicas run: more are admitted and placed together, fewer released.
+
+    ``partial`` takes as many as there is room for, at least one. Scaling down releases the
+    newest first.
+    """
+    _number(replicas, "/replicas", MOST_REPLICAS)
+    row = _workload(workload_id)
+    more = replicas - row.replicas
+    if more <= 0:
+        return _scale_down(row, replicas, actor)
+    ask = Ask(
+        row.tenant_id,
+        row.project_id,
+        _order_of(row, wait=wait, name=f"{row.name}-r{row.generation}"),
+        action=Action.SCALE,
+        replicas=more,
+        workload_id=row.pk,
+        subject_id=row.pk,
+        more={"replicas_to": replicas, "partial": partial},
+    )
+    if partial and more > 1:
+        with platform_scope():
+            met = look(ask)
+            item = requests.item_of(ask, met, actor=actor)
+            quota = item.facts.quota
+            each = max(1, item.amount_milli)
+            free = quota.free_milli // each if quota else 0
+            most = max(1, min(more, free, room_for(item, more)))
+        ask = replace(ask, replicas=most)
+    return ask_place(ask, actor=actor)
+
+
+def _release(rows: Iterable[Allocation], reason: str, actor: Actor) -> None:
+    """Release some, in the order of their nodes: locks are taken in one order."""
+    for allocation in sorted(rows, key=lambda a: (a.node.num, a.pk)):
+        allocation_release(allocation_id=allocation.pk, reason=reason, actor=actor)
+
+
+def _scale_down(row: Workload, replicas: int, actor: Actor) -> Ticket:
+    def change(fresh: Workload) -> None:
+        gone = _standing(fresh)[: max(0, fresh.replicas - replicas)]
+        if fresh.replicas != replicas:
+            intent_change(fresh, {"replicas": replicas}, actor)
+        _release(gone, "scaled down", actor)
+
+    return _decide(row, Action.SCALE, actor, change, more={"replicas_to": replicas})
+
+
+def _decide(
+    row: Workload,
+    action: Action,
+    actor: Actor,
+    change: Callable[[Workload], object],
+    *,
+    more: Mapping[str, Any],
+    order: AllocationOrder | None = None,
+    fits: Headroom | None = None,
+    sharing: SharingAnswer | None = None,
+) -> Ticket:
+    """Admit or refuse a change that takes no capacity: the same gates, the same record."""
+    ask = Ask(
+        row.tenant_id,
+        row.project_id,
+        order or _order_of(row),
+        action=action,
+        replicas=row.replicas,
+        workload_id=row.pk,
+        subject_id=row.pk,
+        headroom=fits,
+        sharing=sharing,
+        more=more,
+    )
+    with platform_scope():
+        item = requests.item_of(ask, look(ask), actor=actor, takes_capacity=False)
+        refused = requests.verdict_error(item.verdict, error_for)
+        if refused is None:
+            with transaction.atomic():
+                requests.admitted(item)
+                change(intent_locked(row.pk))
+            return Ticket(item.request_id, item.decision_id, None, None, row.pk)
+        refused = requests.deny(item, refused, at_capacity=False)
+    raise refused
+
+
+def workload_batch_size(*, workload_id: UUID, batch_size: int, actor: Actor) -> Ticket:
+    """Change the batch size; a model's memory is checked first. Reversible by the same call."""
+    _number(batch_size, "/batch_size", MOST_BATCH)
+    row = _workload(workload_id)
+    fits = None
+    if row.kind == "model":
+        fits = _headroom(row.sku.name, row.slots, batch_size, row.spec)
+    return _decide(
+        row,
+        Action.BATCH_SIZE,
+        actor,
+        lambda fresh: intent_change(fresh, {"batch_size": batch_size}, actor),
+        fits=fits,
+        more={"batch_size": batch_size, "batch_size_before": row.batch_size},
+    )
+
+
+def gpu_sharing(*, workload_id: UUID, mode: str, actor: Actor) -> Ticket:
+    """Say how a workload may share its GPUs: none, shared or mig, by its tier and its SKU."""
+    row = _workload(workload_id)
+    tier = row.tenant.tier
+    answer = eligible(
+        mode,
+        shape=row.sku.shape,
+        tier_isolation=tier.isolation,
+        sku_isolation=row.sku.isolation,
+    )
+    return _decide(
+        row,
+        Action.SHARING,
+        actor,
+        lambda fresh: intent_change(fresh, {"spec": {**fresh.spec, "sharing": mode}}, actor),
+        sharing=answer,
+        more={"mode": mode},
+    )
+
+
+def workload_priority(*, workload_id: UUID, band: int, actor: Actor) -> Ticket:
+    """Change the priority within the tier's band; what waits for the workload is re-ordered."""
+    _number(band, "/band", 32_767, least=0)
+    row = Workload.objects.select_related("sku").filter(pk=workload_id).first()
+    if row is None:
+        raise NotFound
+    if row.state not in (WorkloadState.SUBMITTED, WorkloadState.ADMITTED):
+        raise WorkloadStateRefused(f"The workload is {row.state}.", state=row.state)
+
+    def change(fresh: Workload) -> None:
+        intent_change(fresh, {"band": band}, actor)
+        waiting = AdmissionRequest.objects.filter(workload=fresh, state=RequestState.QUEUED)
+        for request in waiting.select_for_update(no_key=True):
+            request.band = band
+            request.spec = {**request.spec, "band": band}
+            request.version += 1
+            request.save(update_fields=["band", "spec", "version"])
+
+    return _decide(
+        row,
+        Action.PRIORITY,
+        actor,
+        change,
+        order=_order_of(row, band=band),
+        more={"band": band, "band_before": row.band},
+    )
+
+
+def workload_placement(
+    *,
+    workload_id: UUID,
+    actor: Actor,
+    zones: tuple[str, ...] = (),
+    datasets: tuple[str, ...] = (),
+) -> Ticket:
+    """Move a workload: all new places are claimed before the old ones are released.
+
+    While both stand both are charged, so the envelope has to allow it. Refused, nothing moves.
+    """
+    row = _workload(workload_id)
+    old = _standing(row)
+    ask = Ask(
+        row.tenant_id,
+        row.project_id,
+        _order_of(row, zones=zones, datasets=datasets, name=f"{row.name}-m{row.generation}"),
+        action=Action.PLACEMENT,
+        replicas=max(1, len(old)),
+        workload_id=row.pk,
+        subject_id=row.pk,
+        more={"moves": [str(allocation.pk) for allocation in old]},
+    )
+    ticket = ask_place(ask, actor=actor)
+    with transaction.atomic(), platform_scope():
+        fresh = intent_locked(row.pk)
+        spec = {**fresh.spec, "zones": list(zones), "datasets": list(datasets)}
+        intent_change(fresh, {"spec": spec}, actor)
+    return ticket
+
+
+def workload_moved(*, request_id: UUID, actor: Actor) -> int:
+    """Release what a move has replaced, once every new allocation of it is active."""
+    request = AdmissionRequest.objects.get(pk=request_id)
+    if request.action != Action.PLACEMENT:
+        return 0
+    fresh = Allocation.objects.filter(request=request)
+    if fresh.exclude(state=AllocationState.ACTIVE).exists():
+        return 0
+    old = Allocation.objects.filter(pk__in=request.spec.get("moves", []), state__in=STANDING)
+    gone = list(old.select_related("node"))
+    _release(gone, "moved", actor)
+    return len(gone)
+
+
+def workload_stop(*, workload_id: UUID, reason: str, actor: Actor) -> Workload:
+    """Stop a workload: what waits for it is withdrawn, what it holds is released."""
+    with transaction.atomic():
+        row = Workload.objects.filter(pk=workload_id).first()
+        if row is None:
+            raise NotFound
+        if row.state in (WorkloadState.STOPPING, WorkloadState.ENDED):
+            return row
+        with platform_scope():
+            for request in AdmissionRequest.objects.filter(workload=row, state=RequestState.QUEUED):
+                request_withdraw(request_id=request.pk, actor=actor)
+            row = intent_locked(row.pk)
+            if row.state == WorkloadState.ENDED:
+                return row
+            row = advance(row, "stop", actor=actor, reason=reason)
+            _release(_standing(row), reason or "stopped", actor)
+            return workload_settle(workload_id=row.pk, actor=actor)
+
+
+def workload_settle(*, workload_id: UUID, actor: Actor) -> Workload:
+    """End a stopping workload when nothing of it is held any more."""
+    row = intent_locked(workload_id)
+    held = Allocation.objects.filter(workload=row).exclude(state=AllocationState.RELEASED)
+    if row.state != WorkloadState.STOPPING or held.exists():
+        return row
+    changes = {"outcome": "ended", "ended_at": clock.db_now()}
+    return advance(row, "end", actor=actor, changes=changes)
