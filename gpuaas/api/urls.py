@@ -8,19 +8,25 @@ from gpuaas.api.agent import views as agent
 from gpuaas.api.views import (
     access,
     allocations,
+    authority,
     catalogue,
     cleanup,
     docs,
     events,
     health,
+    identity,
+    levels,
     metrics,
     nodes,
     operations,
+    policies,
     projects,
+    quota,
     requests,
     sign_in,
     stream,
     tenants,
+    workloads,
 )
 
 
@@ -40,6 +46,7 @@ class NameConverter:
 
 register_converter(NameConverter, "name")
 
+_PROGRAM = "service-accounts/<uuid:account_id>"
 ACCESS: list[URLPattern | URLResolver] = [
     path("signup", sign_in.Signup.as_view(), name="signup"),
     path("auth/token", sign_in.AuthToken.as_view(), name="auth-token"),
@@ -50,6 +57,35 @@ ACCESS: list[URLPattern | URLResolver] = [
     path("projects/<name:project>", projects.ProjectDetail.as_view(), name="project-detail"),
     path("ssh-keys", access.SshKeys.as_view(), name="ssh-key-list"),
     path("ssh-keys/<uuid:key_id>", access.SshKeyDetail.as_view(), name="ssh-key-detail"),
+    path("service-accounts", identity.ServiceAccounts.as_view(), name="service-account-list"),
+    path(_PROGRAM, identity.ServiceAccountDetail.as_view(), name="service-account-detail"),
+    path(
+        f"{_PROGRAM}/actions/disable",
+        identity.ServiceAccountDisable.as_view(),
+        name="service-account-disable",
+    ),
+    path(
+        f"{_PROGRAM}/tokens",
+        identity.ServiceAccountTokens.as_view(),
+        name="service-account-token-list",
+    ),
+    path(
+        f"{_PROGRAM}/tokens/<uuid:token_id>",
+        identity.ServiceAccountToken.as_view(),
+        name="service-account-token-detail",
+    ),
+    path("invitations", identity.Invitations.as_view(), name="invitation-list"),
+    path(
+        "invitations/<uuid:invitation_id>/actions/revoke",
+        identity.InvitationRevoke.as_view(),
+        name="invitation-revoke",
+    ),
+    path("break-glass", identity.BreakGlassWindows.as_view(), name="break-glass-list"),
+    path(
+        "break-glass/<uuid:window_id>/actions/end",
+        identity.BreakGlassEnd.as_view(),
+        name="break-glass-end",
+    ),
     path("envelopes", projects.Envelopes.as_view(), name="envelope-list"),
 ]
 
@@ -157,6 +193,118 @@ TENANTS: list[URLPattern | URLResolver] = [
     ),
 ]
 
+_INCREASE = "quota-increases/<uuid:increase_id>"
+QUOTA: list[URLPattern | URLResolver] = [
+    path("quota", quota.Quota.as_view(), name="quota"),
+    path("caps", quota.Caps.as_view(), name="caps"),
+    path(
+        "projects/<name:project>/quotas/<name:resource_class>",
+        quota.ProjectQuotaSet.as_view(),
+        name="project-quota",
+    ),
+    path("quota-increases", quota.QuotaIncreases.as_view(), name="quota-increase-list"),
+    path(_INCREASE, quota.QuotaIncreaseDetail.as_view(), name="quota-increase-detail"),
+    path(
+        f"{_INCREASE}/actions/withdraw",
+        quota.QuotaIncreaseWithdraw.as_view(),
+        name="quota-increase-withdraw",
+    ),
+    path(
+        f"{_INCREASE}/actions/approve",
+        quota.QuotaIncreaseApprove.as_view(),
+        name="quota-increase-approve",
+    ),
+    path(
+        f"{_INCREASE}/actions/refuse",
+        quota.QuotaIncreaseRefuse.as_view(),
+        name="quota-increase-refuse",
+    ),
+    path("datasets", quota.DataSets.as_view(), name="dataset-list"),
+    path("datasets/<str:dataset>", quota.DataSetDetail.as_view(), name="dataset-detail"),
+]
+
+_WORKLOAD = "workloads/<uuid:workload_id>"
+WORKLOADS: list[URLPattern | URLResolver] = [
+    path(
+        "projects/<name:project>/workloads",
+        workloads.ProjectWorkloads.as_view(),
+        name="project-workload-list",
+    ),
+    path("workloads", workloads.Workloads.as_view(), name="workload-list"),
+    path(_WORKLOAD, workloads.WorkloadDetail.as_view(), name="workload-detail"),
+    path(f"{_WORKLOAD}/explain", workloads.WorkloadExplain.as_view(), name="workload-explain"),
+    path(f"{_WORKLOAD}/actions/scale", workloads.WorkloadScale.as_view(), name="workload-scale"),
+    path(
+        f"{_WORKLOAD}/actions/batch-size",
+        workloads.WorkloadBatchSize.as_view(),
+        name="workload-batch-size",
+    ),
+    path(
+        f"{_WORKLOAD}/actions/sharing",
+        workloads.WorkloadSharing.as_view(),
+        name="workload-sharing",
+    ),
+    path(
+        f"{_WORKLOAD}/actions/placement",
+        workloads.WorkloadPlacement.as_view(),
+        name="workload-placement",
+    ),
+    path(
+        f"{_WORKLOAD}/actions/priority",
+        workloads.WorkloadPriority.as_view(),
+        name="workload-priority",
+    ),
+    path(f"{_WORKLOAD}/actions/stop", workloads.WorkloadStop.as_view(), name="workload-stop"),
+]
+
+_COHORT, _TIER, _POLICY = "cohorts/<name:cohort>", "tiers/<name:tier>", "policies/<uuid:policy_id>"
+AUTHORITY: list[URLPattern | URLResolver] = [
+    path(f"{_TENANT}/quota", authority.TenantQuota.as_view(), name="tenant-quota"),
+    path(
+        f"{_TENANT}/envelope-versions",
+        authority.TenantEnvelopeVersions.as_view(),
+        name="tenant-envelope-versions",
+    ),
+    path(
+        f"{_TENANT}/envelopes/<name:resource_class>/versions",
+        authority.TenantEnvelopeSchedule.as_view(),
+        name="tenant-envelope-schedule",
+    ),
+    path(
+        "envelope-versions/<uuid:version_id>/actions/cancel",
+        authority.EnvelopeVersionCancel.as_view(),
+        name="envelope-version-cancel",
+    ),
+    path(f"{_TENANT}/caps", authority.TenantCapsView.as_view(), name="tenant-caps"),
+    path(f"{_TENANT}/bursts", authority.TenantBursts.as_view(), name="tenant-burst-list"),
+    path("bursts/<uuid:burst_id>/actions/end", authority.BurstEnd.as_view(), name="burst-end"),
+    path(f"{_TENANT}/cohort", authority.TenantCohort.as_view(), name="tenant-cohort"),
+    path(f"{_TENANT}/suspension", authority.TenantSuspension.as_view(), name="tenant-suspension"),
+    path(f"{_TENANT}/actions/delete", authority.TenantDelete.as_view(), name="tenant-delete"),
+    path(
+        f"{_TENANT}/tier/preview",
+        authority.TenantTierPreview.as_view(),
+        name="tenant-tier-preview",
+    ),
+    path(f"{_TENANT}/tier", authority.TenantTier.as_view(), name="tenant-tier"),
+    path("cohorts", levels.Cohorts.as_view(), name="cohort-list"),
+    path(_COHORT, levels.CohortDetail.as_view(), name="cohort-detail"),
+    path(
+        f"{_COHORT}/limits/<name:resource_class>",
+        levels.CohortLimits.as_view(),
+        name="cohort-limits",
+    ),
+    path("tiers", levels.Tiers.as_view(), name="tier-list"),
+    path(_TIER, levels.TierDetail.as_view(), name="tier-detail"),
+    path(f"{_TIER}/actions/preview", levels.TierPreview.as_view(), name="tier-preview"),
+    path(f"{_TIER}/actions/change", levels.TierChange.as_view(), name="tier-change"),
+    path("policies", policies.Policies.as_view(), name="policy-list"),
+    path(_POLICY, policies.PolicyDetail.as_view(), name="policy-detail"),
+    path(f"{_POLICY}/actions/dry-run", policies.PolicyDryRun.as_view(), name="policy-dry-run"),
+    path(f"{_POLICY}/actions/activate", policies.PolicyActivate.as_view(), name="policy-activate"),
+    path(f"{_POLICY}/actions/retire", policies.PolicyRetire.as_view(), name="policy-retire"),
+]
+
 _TASK = "tasks/<uuid:task_id>"
 AGENT: list[URLPattern | URLResolver] = [
     path("join", agent.Join.as_view(), name="agent-join"),
@@ -168,9 +316,14 @@ AGENT: list[URLPattern | URLResolver] = [
     path("nodes/self/observed", agent.Observed.as_view(), name="agent-observed"),
 ]
 
+V1 = [*ACCESS, *CATALOGUE, *LEASES, *FLEET, *TENANTS, *QUOTA, *WORKLOADS, *AUTHORITY]
+
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("api/v1/", include([*ACCESS, *CATALOGUE, *LEASES, *FLEET, *TENANTS])),
+    path(
+        "api/v1/",
+        include([*ACCESS, *CATALOGUE, *LEASES, *FLEET, *TENANTS, *QUOTA, *WORKLOADS, *AUTHORITY]),
+    ),
     path("api/schema", docs.Schema.as_view(), name="schema"),
     path("api/docs/", docs.Docs.as_view(), name="docs"),
     path("agent/v1/", include(AGENT)),

@@ -11,6 +11,9 @@ ACTIONS: dict[str, frozenset[str]] = {
     "projects:read": frozenset({"owner", "admin", "member", "viewer", "billing"}),
     "projects:write": frozenset({"owner", "admin"}),
     "envelopes:read": frozenset({"owner", "admin", "member", "viewer", "billing"}),
+    "quota:write": frozenset({"owner", "admin"}),
+    "datasets:read": frozenset({"owner", "admin", "member", "viewer"}),
+    "datasets:write": frozenset({"owner", "admin", "member"}),
     "keys:read": frozenset({"owner", "admin", "member", "viewer"}),
     "keys:write": frozenset({"owner", "admin", "member"}),
     "tokens:read": frozenset({"owner", "admin", "member", "viewer", "billing"}),
@@ -29,6 +32,7 @@ OPERATOR_ACTIONS = frozenset(
         "nodes:write",
         "tenants:write",
         "catalogue:write",
+        "policies:write",
         "cleanup:write",
         "break_glass:write",
     }

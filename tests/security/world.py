@@ -12,18 +12,45 @@ from uuid import UUID
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from admission.services import policies
 from gpuaas.api.routes import Route
 from gpuaas.kernel import clock, ids
 from nodeagent.protocol import request_signing_bytes
 from placement.models import Allocation, Node, NodeCredential, NodeTask
 from placement.services import nodes
-from tenants.models import ApiToken, Project, SshKey
+from tenants.models import ApiToken, Project, SshKey, User
+from tenants.services import (
+    break_glass,
+    bursts,
+    cohorts,
+    datasets,
+    envelopes,
+    increases,
+    invitations,
+    service_accounts,
+    tiers,
+)
 from tests.api.client import Caller, caller_of, operator_caller, order_body, token_of
 from tests.builders import BOOT, OPERATOR, a_catalogue, a_host, a_member, a_tenant
 
 CANARY = "canary-7f3a"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBn1Jd4YbS0nO0cC3m3h1wq0v6C4tqk1i0pC7a5hZ2qX a@b"
 PROJECT = f"{CANARY}-project"
+
+RULE: dict[str, Any] = {
+    "name": "no-night-work",
+    "actions": [],
+    "expression": "time.hour < 6",
+    "message": "Nothing starts at night.",
+    "tests": [{"name": "at three", "facts": {"time": {"hour": 3}}, "forbids": True}],
+}
+
+JOB: dict[str, Any] = {
+    "kind": "job",
+    "name": f"{CANARY}-job",
+    "sku": "h100.slice",
+    "slots": 8,
+}
 
 COLUMNS = (
     "no-token",
@@ -77,7 +104,7 @@ class World:
         """The address of tenant A's thing, or with other values for some parts."""
         path = route.pattern
         for part, value in (self.objects | other).items():
-            for kind in ("uuid", "name", "slug"):
+            for kind in ("uuid", "name", "slug", "str"):
                 path = path.replace(f"<{kind}:{part}>", value)
         assert "<" not in path, f"{route.name}: no value for a part of {path}"
         return path
@@ -105,14 +132,70 @@ def a_world() -> World:
     operation = answer.json()["id"]
     host.work()
     allocation = Allocation.objects.get()
+    job = owner.post(f"/projects/{PROJECT}/workloads", {**JOB, "wait": True}).json()["workload"]
     waiting = owner.post(
         f"/projects/{PROJECT}/allocations", order_body(slots=8, name=f"{CANARY}-wait", wait=True)
     )
-    (request,) = owner.get("/admission-requests?state=queued").json()["items"]
+    request = owner.get("/admission-requests?state=queued").json()["items"][0]
     assert waiting.status_code == 202
+    wish = increases.increase_ask(
+        tenant_id=a.tenant.pk,
+        resource_class="h100-slot",
+        nominal_asked_milli=99_000,
+        justification=f"{CANARY} grows",
+        actor=a.actor,
+    )
+    datasets.dataset_declare(
+        tenant_id=a.tenant.pk, name=f"{CANARY}-data", zones=["z1"], actor=a.actor
+    )
+    tiers.tier_create(name="spare", title="Spare", terms={}, reason="a test", actor=OPERATOR)
+    cohorts.cohort_create(name="pair", actor=OPERATOR)
+    cohorts.tenant_cohort_set(tenant_id=a.tenant.pk, cohort="pair", reason="a test", actor=OPERATOR)
+    cohorts.cohort_create(name="empty", actor=OPERATOR)
+    now = clock.now()
+    burst = bursts.burst_create(
+        tenant_id=a.tenant.pk,
+        resource_class="h100-slot",
+        name="night",
+        extra_milli=1000,
+        opens_at=now + timedelta(hours=1),
+        closes_at=now + timedelta(hours=2),
+        actor=OPERATOR,
+    )
+    later = envelopes.envelope_schedule(
+        tenant_id=a.tenant.pk,
+        resource_class="h100-slot",
+        nominal_milli=64_000,
+        effective_from=now + timedelta(days=1),
+        reason="a test",
+        actor=OPERATOR,
+    )
+    rule = policies.policy_save(actor=OPERATOR, **RULE)
     expired = token_of(a.owner, a)
     ApiToken.objects.filter(key=expired.split("_")[2]).update(
         expires_at=clock.now() - timedelta(seconds=1)
+    )
+    account = service_accounts.service_account_create(
+        tenant_id=a.tenant.pk, name=f"{CANARY}-ci", role="member", actor=a.actor
+    )
+    service_accounts.service_account_token(
+        tenant_id=a.tenant.pk,
+        account_id=account.pk,
+        name="runner",
+        scopes=[],
+        expires_in_days=1,
+        actor=a.actor,
+    )
+    invitation = invitations.invitation_create(
+        tenant_id=a.tenant.pk,
+        email=f"{CANARY}@example.test",
+        role="member",
+        link=lambda secret: secret,
+        actor=a.actor,
+    )
+    watcher = User.objects.create_user("watcher@platform.test", None, is_staff=True)
+    window = break_glass.break_glass_open(
+        tenant_id=a.tenant.pk, user=watcher, reason=f"{CANARY} why", minutes=5, actor=OPERATOR
     )
     owners_token = ApiToken.objects.filter(user=a.owner).earliest("created_at")
     own = NodeCaller(host.fresh())
@@ -131,6 +214,9 @@ def a_world() -> World:
             "project": str(project.pk),
             "key_id": str(key.pk),
             "token_id": str(owners_token.pk),
+            "account_id": str(account.pk),
+            "invitation_id": str(invitation.pk),
+            "window_id": str(window.pk),
             "allocation_id": str(allocation.pk),
             "request_id": request["id"],
             "operation_id": operation,
@@ -139,6 +225,14 @@ def a_world() -> World:
             "tenant": a.tenant.slug,
             "resource_class": "h100-slot",
             "kind": "not-found",
+            "workload_id": job["id"],
+            "increase_id": str(wish.pk),
+            "dataset": f"{CANARY}-data",
+            "tier": "spare",
+            "cohort": "empty",
+            "burst_id": str(burst.pk),
+            "version_id": str(later.pk),
+            "policy_id": str(rule.pk),
             "task_id": str(NodeTask.objects.get(state="succeeded").pk),
         },
         own_node=own,
@@ -154,16 +248,22 @@ def missing_of(route: Route) -> dict[str, str]:
             "project",
             "key_id",
             "token_id",
+            "account_id",
+            "invitation_id",
             "allocation_id",
             "request_id",
             "operation_id",
             "task_id",
+            "increase_id",
+            "workload_id",
+            "dataset",
         )
         if f":{part}>" in route.pattern
     }
 
 
 _REASON = {"reason": "a test"}
+_LATER = {"opens_at": "2099-01-01T00:00:00Z", "closes_at": "2099-01-02T00:00:00Z"}
 _LEASE = {"lease_epoch": 1, "boot_id": BOOT}
 BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "signup": {
@@ -175,6 +275,12 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "token-list": {"name": "new"},
     "project-list": {"name": "new"},
     "ssh-key-list": {"public_key": KEY},
+    "service-account-list": {"name": "new", "role": "viewer"},
+    "service-account-token-list": {"name": "new"},
+    "invitation-list": {"email": "invited@example.test", "role": "viewer"},
+    "invitation-revoke": {},
+    "break-glass-list": {"tenant": CANARY, "reason": "to see the matrix", "minutes": 5},
+    "break-glass-end": {},
     "sku-list": {
         "name": "new",
         "title": "new",
@@ -199,6 +305,45 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "node-discover": {},
     "tenant-list": {"name": "new"},
     "tenant-envelope": {"nominal_milli": 64000},
+    "project-workload-list": {**JOB, "wait": True},
+    "workload-scale": {"replicas": 2, "wait": True},
+    "workload-batch-size": {"batch_size": 8},
+    "workload-sharing": {"mode": "none"},
+    "workload-placement": {"zones": ["z1"]},
+    "workload-priority": {"band": 200},
+    "workload-stop": {},
+    "project-quota": {"limit_milli": None, "reason": "a test"},
+    "quota-increase-list": {
+        "resource_class": "h100-slot",
+        "nominal_asked_milli": 98_000,
+        "justification": "more",
+    },
+    "quota-increase-withdraw": {},
+    "dataset-list": {"name": "new", "zones": ["z1"]},
+    "tenant-envelope-schedule": {
+        **_REASON,
+        "nominal_milli": 64_000,
+        "effective_from": "2099-01-01T00:00:00Z",
+    },
+    "tenant-caps": {**_REASON, "waiting": 4},
+    "tenant-burst-list": {
+        **_REASON,
+        **_LATER,
+        "resource_class": "h100-slot",
+        "name": "day",
+        "extra_milli": 1000,
+    },
+    "tenant-cohort": {**_REASON, "cohort": None},
+    "tenant-suspension": {**_REASON, "suspension": "release"},
+    "tenant-tier-preview": {"tier": "spare"},
+    "tenant-tier": {**_REASON, "tier": "spare", "seen": "not looked at"},
+    "cohort-list": {"name": "new"},
+    "cohort-limits": {**_REASON, "borrow_milli": None, "lend_milli": 0},
+    "tier-list": {**_REASON, "name": "new", "title": "New", "terms": {}},
+    "tier-preview": {"terms": {"priority_band": 7}},
+    "tier-change": {**_REASON, "terms": {"priority_band": 7}, "seen": "not looked at"},
+    "policy-list": RULE,
+    "policy-dry-run": {},
     "agent-join": {
         "token": "gpuaas_join_wrong",
         "public_key": "A" * 43 + "=",

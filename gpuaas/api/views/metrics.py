@@ -15,6 +15,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 from rest_framework.request import Request
 
+from admission.domain.outcome import outcome_of
 from admission.models import AdmissionRequest, Decision
 from gpuaas.api.base import OperatorView
 from gpuaas.api.permissions import Rule, admit
@@ -72,12 +73,15 @@ class Collector:
     def _decisions(self) -> Metric:
         family = CounterMetricFamily(
             "gpuaas_admission_decisions",
-            "Admission decisions by outcome and code",
-            labels=["outcome", "code"],
+            "Admission decisions by action, class of outcome and reason code",
+            labels=["workflow", "outcome", "code"],
         )
-        rows = Decision.objects.values_list("verdict", "code").annotate(n=Count("pk"))
-        for verdict, code, count in rows.order_by("verdict", "code"):
-            family.add_metric([verdict, code], count)
+        counts: Counter[tuple[str, str, str]] = Counter()
+        rows = Decision.objects.values_list("request__action", "verdict", "code")
+        for action, verdict, code, count in rows.annotate(n=Count("pk")):
+            counts[action, outcome_of(verdict, code), code] += count
+        for labels, count in sorted(counts.items()):
+            family.add_metric(list(labels), count)
         return family
 
     def _queue(self) -> Iterator[Metric]:

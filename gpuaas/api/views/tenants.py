@@ -14,12 +14,15 @@ from gpuaas.api.base import OperatorView
 from gpuaas.api.fields import Paged
 from gpuaas.api.pagination import is_id, page
 from gpuaas.api.serializers import access as wire
+from gpuaas.api.serializers import authority as authority_wire
+from gpuaas.api.serializers.authority import SuspendIn
 from gpuaas.api.serializers.common import Reasoned, page_of
 from gpuaas.api.views.projects import envelopes_shown
 from gpuaas.kernel.errors import NotFound
 from tenants import selectors
 from tenants.models import Envelope, Tenant
 from tenants.services import tenancy
+from tenants.services.envelopes import envelope_set
 
 
 def tenant_named(named: str) -> Tenant:
@@ -80,18 +83,20 @@ class TenantAction(OperatorView):
     """One move of a tenant's lifecycle."""
 
 
-def _action(verb: str, service: Callable[..., Tenant], summary: str) -> type[TenantAction]:
+def _action(
+    verb: str, service: Callable[..., Tenant], summary: str, body: type[Reasoned] = Reasoned
+) -> type[TenantAction]:
     @extend_schema(
         operation_id=f"tenant_{verb}",
         tags=["tenants"],
         summary=summary,
-        request=Reasoned,
+        request=body,
         responses=wire.TenantOut,
     )
     def post(self: TenantAction, request: Request, tenant: str) -> Response:
         """Make the move, with its reason."""
-        given = Reasoned.read(request.data)
-        row = service(tenant_id=tenant_named(tenant).pk, reason=given["reason"], actor=self.actor)
+        given = body.read(request.data)
+        row = service(tenant_id=tenant_named(tenant).pk, actor=self.actor, **given)
         return Response(wire.TenantOut(tenant_named(str(row.pk))).data)
 
     name = f"Tenant{verb.title()}"
@@ -100,7 +105,7 @@ def _action(verb: str, service: Callable[..., Tenant], summary: str) -> type[Ten
 
 TenantApprove = _action("approve", tenancy.tenant_approve, "Let a pending tenant in")
 TenantReject = _action("reject", tenancy.tenant_reject, "Turn a pending tenant away")
-TenantSuspend = _action("suspend", tenancy.tenant_suspend, "Stop new work; what runs goes on")
+TenantSuspend = _action("suspend", tenancy.tenant_suspend, "Stop new work", SuspendIn)
 TenantResume = _action("resume", tenancy.tenant_resume, "End a suspension")
 
 
@@ -110,19 +115,18 @@ class TenantEnvelope(OperatorView):
     @extend_schema(
         operation_id="tenant_envelope_set",
         tags=["tenants"],
-        request=wire.EnvelopeIn,
+        request=authority_wire.EnvelopeIn,
         responses=wire.EnvelopeOut,
         examples=examples.ENVELOPE,
     )
     def put(self, request: Request, tenant: str, resource_class: str) -> Response:
-        """Set the limit. Below what is held is refused."""
-        given = wire.EnvelopeIn.read(request.data)
-        row = tenancy.envelope_set(
+        """Set it from now on. Below what is held needs a policy for the excess."""
+        given = authority_wire.EnvelopeIn.read(request.data)
+        row = envelope_set(
             tenant_id=tenant_named(tenant).pk,
             resource_class=resource_class,
-            nominal_milli=given["nominal_milli"],
-            reason=given["reason"],
             actor=self.actor,
+            **given,
         )
         fresh = Envelope.objects.select_related("resource_class").get(pk=UUID(str(row.pk)))
         return Response(wire.EnvelopeOut(envelopes_shown([fresh])[0]).data)

@@ -1,0 +1,120 @@
+"""What goes over the wire about workloads?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from admission.states import WorkloadState
+from gpuaas.api.fields import Flag, Id, Input, JsonObject, Output, Paged, Text, Whole
+from gpuaas.api.serializers.common import Named
+from placement.services.workloads import KINDS, MOST_BATCH, MOST_REPLICAS
+
+BANDS = 32_767
+
+
+def _names() -> serializers.ListField:
+    return serializers.ListField(
+        child=Text(max_length=120), max_length=64, required=False, default=list
+    )
+
+
+class WorkloadQuery(Paged):
+    """Filters of the list."""
+
+    state = serializers.ChoiceField(choices=WorkloadState.choices, required=False)
+    kind = serializers.ChoiceField(choices=list(KINDS), required=False)
+    project = serializers.CharField(required=False, max_length=64)
+
+
+class WorkloadIn(Input):
+    """What a tenant wants to run: replicas of one SKU and size, all of them or none."""
+
+    kind = serializers.ChoiceField(choices=list(KINDS))
+    name = Text(max_length=120)
+    sku = Text(max_length=60)
+    slots = Whole(min_value=1, max_value=4096, required=False, allow_null=True, default=None)
+    replicas = Whole(min_value=1, max_value=MOST_REPLICAS, required=False, default=1)
+    image = Text(max_length=120, required=False, allow_blank=True, default="")
+    ssh_keys = serializers.ListField(child=Id(), max_length=32, required=False, default=list)
+    wait = Flag(required=False, default=False)
+    zones = _names()
+    datasets = _names()
+    band = Whole(min_value=0, max_value=BANDS, required=False, allow_null=True, default=None)
+    batch_size = Whole(
+        min_value=1, max_value=MOST_BATCH, required=False, allow_null=True, default=None
+    )
+    spec = JsonObject(
+        required=False, default=dict, help_text="Of a model: its figures under 'model'."
+    )
+
+
+class ScaleIn(Input):
+    """How many replicas shall run."""
+
+    replicas = Whole(min_value=1, max_value=MOST_REPLICAS)
+    partial: Any = Flag(required=False, default=False, help_text="Take as many as there is room for.")
+    wait = Flag(required=False, default=False)
+
+
+class BatchSizeIn(Input):
+    """How much a model takes at once."""
+
+    batch_size = Whole(min_value=1, max_value=MOST_BATCH)
+
+
+class SharingIn(Input):
+    """How its GPUs may be shared."""
+
+    mode = serializers.ChoiceField(choices=["none", "shared", "mig"])
+
+
+class PlacementIn(Input):
+    """Where it shall run."""
+
+    zones = _names()
+    datasets = _names()
+
+
+class PriorityIn(Input):
+    """How urgent it is; 0 goes first."""
+
+    band = Whole(min_value=0, max_value=BANDS)
+
+
+class WorkloadOut(Output):
+    """A workload."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=list(KINDS))
+    project = Named()
+    tenant = Named()
+    sku = serializers.CharField()
+    slots = serializers.IntegerField()
+    replicas = serializers.IntegerField()
+    band = serializers.IntegerField()
+    batch_size = serializers.IntegerField(allow_null=True)
+    spec = JsonObject()
+    state = serializers.ChoiceField(choices=WorkloadState.choices)
+    outcome = serializers.CharField(allow_blank=True)
+    reason = serializers.CharField(allow_blank=True)
+    generation = serializers.IntegerField()
+    requests = serializers.ListField(
+        child=serializers.UUIDField(), help_text="Its admission requests, newest first."
+    )
+    allocations = serializers.ListField(
+        child=serializers.UUIDField(), help_text="Its allocations that are not released."
+    )
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+    version = serializers.IntegerField()
+
+
+class WorkloadTicket(Output):
+    """The workload, with the request and the operation that this action made."""
+
+    workload = WorkloadOut()
+    request = serializers.UUIDField()
+    operation = serializers.UUIDField(allow_null=True)

@@ -1,0 +1,77 @@
+"""How does a tenant run, change and stop a workload over the API?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admission.models import Workload
+from tests.api.client import Caller, caller_of
+from tests.builders import Host, TenantWorld, a_catalogue, a_host, a_tenant
+
+pytestmark = pytest.mark.django_db
+JOB: dict[str, Any] = {"kind": "job", "name": "train", "sku": "h100.slice", "slots": 2}
+NEW = "/projects/default/workloads"
+
+
+@pytest.fixture
+def acme() -> TenantWorld:
+    a_catalogue()
+    return a_tenant("acme")
+
+
+@pytest.fixture
+def host(acme: TenantWorld) -> Host:
+    return a_host()
+
+
+@pytest.fixture
+def caller(acme: TenantWorld, host: Host) -> Caller:
+    return caller_of(acme)
+
+
+def test_a_job_of_two_replicas_is_placed_whole(caller: Caller) -> None:
+    made = caller.post(NEW, {**JOB, "replicas": 2})
+    assert made.status_code == 202
+    shown = made.json()["workload"]
+    assert (shown["state"], len(shown["allocations"])) == ("admitted", 2)
+    path = f"/workloads/{shown['id']}"
+    assert caller.get(path).json()["requests"] == [made.json()["request"]]
+    assert caller.get(f"{path}/explain").json()["verdict"] == "admit"
+    assert [w["id"] for w in caller.get("/workloads?kind=job").json()["items"]] == [shown["id"]]
+
+
+def test_what_never_fits_is_refused_and_what_may_wait_waits(caller: Caller) -> None:
+    refused = caller.post(NEW, {**JOB, "slots": 8, "replicas": 2})
+    assert (refused.status_code, refused.json()["code"]) == (409, "sku_unavailable")
+    assert not Workload.objects.exists()
+    waiting = caller.post(NEW, {**JOB, "slots": 8, "replicas": 2, "wait": True})
+    assert waiting.json()["workload"]["state"] == "submitted"
+
+
+def test_it_is_scaled_changed_and_stopped(caller: Caller) -> None:
+    path = f"/workloads/{caller.post(NEW, JOB).json()['workload']['id']}"
+    grown = caller.post(f"{path}/actions/scale", {"replicas": 3}).json()["workload"]
+    assert (grown["replicas"], len(grown["allocations"])) == (3, 3)
+    sized = caller.post(f"{path}/actions/batch-size", {"batch_size": 16}).json()["workload"]
+    assert sized["batch_size"] == 16
+    shared = caller.post(f"{path}/actions/sharing", {"mode": "none"})
+    assert shared.json()["workload"]["spec"]["sharing"] == "none"
+    fewer = caller.post(f"{path}/actions/scale", {"replicas": 1}).json()["workload"]
+    assert fewer["replicas"] == 1
+    stopped = caller.post(f"{path}/actions/stop", {"reason": "done"})
+    assert stopped.json()["state"] in ("stopping", "ended")
+    late = caller.post(f"{path}/actions/scale", {"replicas": 2})
+    assert (late.status_code, late.json()["code"]) == (409, "workload_state_refused")
+
+
+@pytest.mark.parametrize("amount", [-1, 0, 2**63, 1.5, "1e3", True])
+@pytest.mark.parametrize("field", ["replicas", "slots", "batch_size"])
+def test_a_size_at_the_edge_is_refused_with_its_field(
+    caller: Caller, field: str, amount: Any
+) -> None:
+    answer = caller.post(NEW, {**JOB, field: amount})
+    assert answer.status_code == 400
+    assert [e["pointer"] for e in answer.json()["errors"]] == [f"/{field}"]
+    assert not Workload.objects.exists()
