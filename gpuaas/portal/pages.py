@@ -57,7 +57,10 @@ class TenantPage(TenantView):
             Link("Catalogue", self.url("catalogue"), "tag"),
             Link("Launch", self.url("launch"), "launch"),
             Link("Allocations", self.url("allocations"), "box"),
+            Link("Workloads", self.url("workloads"), "task"),
             Link("Requests", self.url("requests"), "queue", waiting),
+            Link("Decisions", self.url("decisions"), "gavel"),
+            Link("Quota", self.url("quota"), "tag"),
         )
         manage = (
             Link("Team and projects", self.url("team"), "team"),

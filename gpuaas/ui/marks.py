@@ -36,6 +36,7 @@ _WORDS: dict[Role, tuple[str, ...]] = {
         "present",
         "running",
         "complete",
+        "open",
         "admit",
     ),
     "info": (
@@ -51,6 +52,10 @@ _WORDS: dict[Role, tuple[str, ...]] = {
     ),
     "waiting": (
         "pending",
+        "asked",
+        "submitted",
+        "scheduled",
+        "dry_run",
         "placed",
         "queued",
         "received",

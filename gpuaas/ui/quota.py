@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from uuid import UUID
 
-from tenants.models import QuotaCounter
+from tenants.models import QuotaCounter, ResourceClass
+from tenants.snapshots import QuotaState, quota_states
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +73,66 @@ def bars_of(counters: Iterable[QuotaCounter]) -> list[Bar]:
             limit=counter.limit_milli + counter.grandfathered_milli,
         )
         for counter in counters
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareBar:
+    """A class as it is shared: what is the tenant's, held, borrowed beyond it, and lent out.
+
+    Amounts are milli-units; the parts of the drawn bar are in thousandths of its width.
+    """
+
+    state: QuotaState
+    title: str
+
+    @property
+    def name(self) -> str:
+        """The class's name, unique on the page."""
+        return self.state.resource_class
+
+    @property
+    def reach(self) -> int:
+        """The most that could ever be held: nominal and what may be borrowed."""
+        return self.state.limit_milli + self.state.borrow_milli
+
+    @property
+    def _scale(self) -> int:
+        return max(self.reach, self.state.used_milli, 1)
+
+    def _x(self, amount: int) -> int:
+        return amount * 1000 // self._scale
+
+    @property
+    def own_w(self) -> int:
+        """Width of what is held within the nominal."""
+        return self._x(min(self.state.used_milli, self.state.limit_milli))
+
+    @property
+    def borrowed_w(self) -> int:
+        """Width of what is held beyond it, from where the nominal ends."""
+        return self._x(self.state.used_milli) - self.own_w if self.state.borrowed_milli else 0
+
+    @property
+    def lent_x(self) -> int:
+        """Where the part of the nominal begins that others may be using."""
+        return self._x(self.state.limit_milli - self.state.lent_milli)
+
+    @property
+    def lent_w(self) -> int:
+        """Width of that part."""
+        return self.nominal_x - self.lent_x if self.state.lent_milli else 0
+
+    @property
+    def nominal_x(self) -> int:
+        """Where the nominal stands."""
+        return self._x(self.state.limit_milli)
+
+
+def shares_of(tenant_id: UUID) -> list[ShareBar]:
+    """One bar for each class that the tenant has a counter of."""
+    titles = dict(ResourceClass.objects.values_list("name", "title"))
+    return [
+        ShareBar(state, titles.get(state.resource_class, state.resource_class))
+        for state in quota_states(tenant_id)
     ]

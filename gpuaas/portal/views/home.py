@@ -11,11 +11,11 @@ from django.views.decorators.http import require_safe
 from admission.models import AdmissionRequest
 from admission.states import RequestState
 from gpuaas.portal.pages import TenantPage
-from gpuaas.ui.quota import bars_of
+from gpuaas.ui.quota import shares_of
 from placement.models import Allocation
 from placement.states import AllocationState
 from tenants.models import User
-from tenants.selectors import counter_list, ssh_key_list, tenants_of
+from tenants.selectors import ssh_key_list, tenants_of
 
 SHOWN = 8
 
@@ -46,7 +46,7 @@ class Home(TenantPage):
         allocations = list(live.select_related("project", "sku").order_by("-created_at")[:SHOWN])
         return self.page(
             "portal/home.html",
-            bars=bars_of(counter_list(self.tenant.pk)),
+            shares=shares_of(self.tenant.pk),
             allocations=allocations,
             live_count=live.count() if len(allocations) == SHOWN else len(allocations),
             cost_hour=sum(a.price_hour_micro for a in allocations if a.state == "active"),
