@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth import password_validation
-from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
 from django.core.exceptions import ValidationError
 
 from tenants.models import Role, User
@@ -27,6 +27,34 @@ class SignInForm(AuthenticationForm):
             **self.error_messages,
             "invalid_login": "No account has this address and password.",
         }
+
+
+class EndsTokens(forms.Form):
+    """Whoever changes a password may end what else could have been taken."""
+
+    tokens = forms.BooleanField(
+        label="End my API tokens too",
+        required=False,
+        help_text="All of them, in every tenant. Other sessions end in any case.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """The same form with this as its last question."""
+        super().__init__(*args, **kwargs)
+        self.order_fields([*(name for name in self.fields if name != "tokens"), "tokens"])
+
+    @property
+    def end_tokens(self) -> bool:
+        """Whether it was asked for."""
+        return bool(self.cleaned_data.get("tokens"))
+
+
+class ChangePasswordForm(EndsTokens, PasswordChangeForm):
+    """Old and new password."""
+
+
+class NewPasswordForm(EndsTokens, SetPasswordForm):  # type: ignore[type-arg]  # in the stubs only
+    """A new password, from a mailed link."""
 
 
 class SignUpForm(forms.Form):

@@ -137,6 +137,22 @@ def token_revoke(*, token_id: UUID, actor: Actor) -> None:
         events.record(kind="tenants.apitoken.revoke", subject=row, actor=actor)
 
 
+@transaction.atomic
+def password_recorded(*, user: User, end_tokens: bool, actor: Actor) -> int:
+    """Tell of a new password, and end the person's tokens where asked; how many ended."""
+    ended = 0
+    if end_tokens:
+        mine = ApiToken.objects.filter(user=user, revoked_at__isnull=True)
+        ended = mine.update(revoked_at=clock.db_now())
+    events.record(
+        kind="tenants.user.password_set",
+        subject=user,
+        actor=actor,
+        facts={"tokens_ended": ended},
+    )
+    return ended
+
+
 def token_authenticate(text: str, *, request_id: str = "") -> Actor | None:
     """The actor behind a token, or None. Runs before any tenant scope, as the platform."""
     parsed = tokens.parse(text)

@@ -17,10 +17,11 @@ from gpuaas.identity import gate
 from gpuaas.identity.openid import PROVIDER_ID, provider_name
 from gpuaas.kernel import errors
 from gpuaas.kernel.actor import Actor
-from gpuaas.portal.forms import SignInForm, SignUpForm
+from gpuaas.portal.forms import ChangePasswordForm, NewPasswordForm, SignInForm, SignUpForm
 from gpuaas.ui.forms import refuse
 from gpuaas.ui.pages import request_id
 from tenants.models import User
+from tenants.services.access import password_recorded
 from tenants.services.tenancy import tenant_signup
 
 GRACE = (
@@ -135,18 +136,30 @@ def own_address(request: HttpRequest, wanted: str) -> str:
     return wanted
 
 
+def _own(request: HttpRequest, form: Any) -> Actor:
+    """The person whose password it is, as the one who acts."""
+    return Actor(
+        kind="user", id=str(form.user.pk), name=form.user.email, request_id=request_id(request)
+    )
+
+
 class PasswordChange(views.PasswordChangeView):
     """Change one's own password."""
 
     template_name = "portal/password_form.html"
+    form_class = ChangePasswordForm
     success_url = reverse_lazy("portal:front-door")
     title = "Change your password"
     submit = "Change the password"
 
     def form_valid(self, form: Any) -> HttpResponse:
-        """Say that it is done."""
-        messages.success(self.request, "Your password has been changed.")
-        return super().form_valid(form)
+        """Record it; the other sessions end with the old password, tokens where asked."""
+        answer = super().form_valid(form)
+        password_recorded(
+            user=form.user, end_tokens=form.end_tokens, actor=_own(self.request, form)
+        )
+        messages.success(self.request, "Your password has been changed. Other sessions have ended.")
+        return answer
 
 
 class ResetAsk(views.PasswordResetView):
@@ -170,11 +183,16 @@ class ResetSet(views.PasswordResetConfirmView):
     """Set a new password from the mailed link."""
 
     template_name = "portal/password_form.html"
+    form_class = NewPasswordForm
     success_url = reverse_lazy("portal:sign-in")
     title = "Set a new password"
     submit = "Set the password"
 
     def form_valid(self, form: Any) -> HttpResponse:
-        """Say that it is done."""
+        """Record it; every session ends with the old password, tokens where asked."""
+        answer = super().form_valid(form)
+        password_recorded(
+            user=form.user, end_tokens=form.end_tokens, actor=_own(self.request, form)
+        )
         messages.success(self.request, "Your password has been set. Sign in with it.")
-        return super().form_valid(form)
+        return answer
