@@ -38,7 +38,8 @@ def four_states(scene: Scene) -> None:
     tell.check("observed: a prerequisite is missing", states["observed"]["drift"])
     tell.check(
         "executing: the cleanup, at a named step",
-        states["executing"]["value"].startswith("slice.vm_release"),
+        states["executing"]["value"].startswith("slice.vm_release")
+        and states["executing"]["detail"] != "",
         states["executing"],
     )
     tell.check(
@@ -46,8 +47,9 @@ def four_states(scene: Scene) -> None:
         states["projected"]["value"] == before and states["projected"]["drift"],
         states["projected"],
     )
-    ages = [states[name]["age_s"] for name in FOUR]
-    tell.check("each has its own age", None not in ages and len(set(ages)) == 4, ages)
+    moments = [states[name]["as_of"] for name in FOUR]
+    aged = all(states[name]["age_s"] is not None for name in FOUR)
+    tell.check("each has an age of its own", aged and len(set(moments)) == 4, moments)
     shown = scene.lumen.get(f"/allocations/{lease}")
     _show(scene, shown, "GET /allocations/{second-light}, as the tenant sees it")
     tell.check(
@@ -102,6 +104,7 @@ def _all_at_once(node: Json) -> bool:
     return (
         "prerequisite_missing" in states["observed"]["value"]
         and states["executing"]["value"].startswith("slice.vm_release leased")
+        and states["executing"]["detail"] != ""
         and projected["value"] != node["posture"]
         and (projected["age_s"] or 0) > OLD_S
     )
