@@ -13,9 +13,11 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from urllib.parse import urlsplit
+from uuid import UUID, uuid4
 
 import django
 import psycopg
@@ -24,7 +26,8 @@ django.setup()
 
 from django.db import connection, transaction  # noqa: E402  # the settings come first
 
-from benchmarks import world  # noqa: E402
+from benchmarks import names  # noqa: E402
+from benchmarks.world import actor_of  # noqa: E402
 from gpuaas.kernel import workflow  # noqa: E402
 from gpuaas.kernel.errors import ProductError  # noqa: E402
 from placement.domain.fit import rank  # noqa: E402
@@ -36,11 +39,11 @@ from placement.services.queue import BATCH, cycle_run  # noqa: E402
 from placement.snapshots import Ask, candidates, look_many  # noqa: E402
 from tenants.models import Sku, SlaTier  # noqa: E402
 
-BUYERS = world.read(Path(os.environ["GPUAAS_BENCH_BUYERS"]))
+BUYERS = names.read(Path(os.environ["GPUAAS_BENCH_BUYERS"]))
 NUMBERS = itertools.count()
 
 
-def _buyer() -> world.Buyer:
+def _buyer() -> names.Buyer:
     return random.choice(BUYERS)
 
 
@@ -58,7 +61,7 @@ def claim_by_engine(ask: dict[str, Any]) -> Callable[[], str | None]:
                 tenant_id=UUID(buyer.tenant),
                 project_id=UUID(buyer.project),
                 order=_order(ask),
-                actor=buyer.actor(),
+                actor=actor_of(buyer),
             )
         except ProductError as error:
             if error.code != "sku_unavailable":
@@ -74,7 +77,7 @@ def _items(ask: dict[str, Any], count: int) -> list[Item]:
     buyers = [_buyer() for _ in range(count)]
     asks = [Ask(UUID(b.tenant), UUID(b.project), _order(ask)) for b in buyers]
     return [
-        requests.item_of(one, met, actor=buyer.actor())
+        requests.item_of(one, met, actor=actor_of(buyer))
         for one, met, buyer in zip(asks, look_many(asks), buyers, strict=True)
     ]
 
@@ -92,10 +95,10 @@ def claim_by_floor(ask: dict[str, Any]) -> Callable[[], str | None]:
     fixed = (
         sku.pk,
         sku.resource_class_id,
-        SlaTier.objects.get(name=world.TIER).pk,
+        SlaTier.objects.get(name=names.TIER).pk,
         sku.pool,
         Pool.objects.get(name=sku.pool).pk,
-        NodeFamily.objects.get(name=world.FAMILY).pk,
+        NodeFamily.objects.get(name=names.FAMILY).pk,
         ask["slots"],
         json.dumps([*(g.as_json() for g in item.verdict.gates), capacity_gate(options)]),
         json.dumps(item.spec),
@@ -135,11 +138,52 @@ def claim_by_batch(ask: dict[str, Any]) -> Callable[[], int]:
     return once
 
 
+def _post(ask: dict[str, Any], path: str) -> Callable[..., str]:
+    """A kept connection that posts JSON; raises for any answer but 201 and 202."""
+    url = urlsplit(ask["url"])
+    http = HTTPConnection(url.hostname or "", url.port)
+
+    def post(body: dict[str, Any], headers: dict[str, str], at: str = path) -> str:
+        http.request("POST", at, json.dumps(body), {"Content-Type": "application/json", **headers})
+        answer = http.getresponse()
+        text = answer.read().decode()
+        if answer.status not in (201, 202):
+            raise RuntimeError(f"{at} answered {answer.status}: {text[:500]}")
+        return text
+
+    return post
+
+
+def claim_over_http(ask: dict[str, Any]) -> Callable[[], str]:
+    """A claim as a tenant's program makes it: token, idempotency key, answer with Location."""
+    post = _post(ask, "")
+
+    def once() -> str:
+        buyer = _buyer()
+        return post(
+            {"sku": ask["sku"], "slots": ask["slots"], "name": f"bench-{next(NUMBERS)}"},
+            {"Authorization": f"Bearer {buyer.token}", "Idempotency-Key": str(uuid4())},
+            f"/api/v1/projects/{buyer.project}/allocations",
+        )
+
+    return once
+
+
+def insert_over_http(ask: dict[str, Any]) -> Callable[[], str]:
+    """One row through DRF on the same server: the framework's floor."""
+    post = _post(ask, "/things")
+    return lambda: post(
+        {"name": f"bench-{next(NUMBERS)}", "slots": ask["slots"], "spec": {"sku": ask["sku"]}}, {}
+    )
+
+
 WAYS: dict[str, Callable[[dict[str, Any]], Callable[[], Any]]] = {
     "engine": claim_by_engine,
     "floor": claim_by_floor,
     "cycle": claim_by_cycle,
     "batch": claim_by_batch,
+    "http": claim_over_http,
+    "insert": insert_over_http,
 }
 
 
@@ -173,18 +217,10 @@ def main() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         ask = json.loads(line)
-        key = json.dumps([ask["way"], ask.get("sku"), ask.get("slots"), ask.get("pool")])
+        key = json.dumps({**ask, "begin": 0, "seconds": 0})
         if key not in ways:
             ways[key] = WAYS[ask["way"]](ask)
-        if ask.get("profile"):
-            import cProfile
-
-            profile = cProfile.Profile()
-            answer = profile.runcall(run, ask, ways[key])
-            profile.dump_stats(ask["profile"])
-        else:
-            answer = run(ask, ways[key])
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(run(ask, ways[key])), flush=True)
 
 
 if __name__ == "__main__":

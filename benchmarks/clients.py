@@ -55,15 +55,14 @@ class Clients:
     def act(self, way: str, *, seconds: float, clients: int | None = None, **ask: Any) -> Outcome:
         """Let the first ``clients`` (all) of them go a way for some seconds; what they did.
 
-        ``pools`` gives each client a pool of its own, in turn.
+        ``own`` gives each client values of its own, in turn.
         """
         chosen = self._processes[: clients or len(self._processes)]
-        pools = ask.pop("pools", None)
+        own = ask.pop("own", None) or [{}]
         begin = time.monotonic() + 0.05
         for i, process in enumerate(chosen):
-            own = {"pool": pools[i % len(pools)]} if pools else {}
             assert process.stdin is not None
-            order = {"way": way, "begin": begin, "seconds": seconds, **ask, **own}
+            order = {"way": way, "begin": begin, "seconds": seconds, **ask, **own[i % len(own)]}
             process.stdin.write(json.dumps(order) + "\n")
             process.stdin.flush()
         answers = []

@@ -58,7 +58,7 @@ class Cluster:
     def migrate(self, database: str = DATABASE) -> None:
         """Bring a database to the code's state, as the owner of its tables."""
         subprocess.run(
-            [sys.executable, "-m", "django", "migrate", "--no-input", "--verbosity", "0"],
+            [sys.executable, "-m", "django", "migrate", "--no-input", "--skip-checks", "-v0"],
             env=self.environment(database, OWNER),
             cwd=CHECKOUT,
             check=True,

@@ -1,37 +1,52 @@
-"""Who buys in a benchmark, and what?  A catalogue and tenants made by the services."""
+"""Who buys in a benchmark, and what?  A catalogue and tenants made by the services.
+
+    python -m benchmarks.world FILE POOL …
+
+makes them in the database of the environment and keeps the buyers in the file.
+"""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+import sys
+from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
-from django.db import connection
+import django
 
-from gpuaas.kernel.actor import Actor
-from placement.models import Image, NodeFamily, Pool
-from tenants.models import Project, Role, Sku, SlaTier, User
-from tenants.services import catalogue, tenancy
+django.setup()
+
+from django.db import connection  # noqa: E402  # the settings come first
+
+from benchmarks.names import (  # noqa: E402
+    CLASS,
+    FAMILY,
+    IMAGE,
+    METAL_IMAGE,
+    TENANTS,
+    TIER,
+    Buyer,
+    metal,
+    slices,
+    write,
+)
+from gpuaas.kernel.actor import Actor  # noqa: E402
+from placement.models import Image, NodeFamily, Pool  # noqa: E402
+from tenants.models import Project, Role, Sku, SlaTier, User  # noqa: E402
+from tenants.services import access, catalogue, tenancy  # noqa: E402
 
 OPERATOR = Actor(kind="user", id="bench", name="bench@example.test", operator=True)
-CLASS, FAMILY, IMAGE, TIER = "bench-slot", "bench-x8", "ubuntu-24.04-cuda", "bench"
-METAL_IMAGE = "ubuntu-24.04-baremetal"
-TENANTS = 16
-SQL = Path(__file__).resolve().parent / "sql"
 
 
-@dataclass(frozen=True)
-class Buyer:
-    """A tenant with a project, and its owner."""
-
-    tenant: str
-    project: str
-    owner: str
-    email: str
-
-    def actor(self) -> Actor:
-        """The owner, acting."""
-        return Actor(kind="user", id=self.owner, name=self.email, role=Role.OWNER)
+def actor_of(buyer: Buyer) -> Actor:
+    """The tenant's owner, acting."""
+    return Actor(
+        kind="user",
+        id=buyer.owner,
+        name=buyer.email,
+        tenant_id=UUID(buyer.tenant),
+        role=Role.OWNER,
+    )
 
 
 def build(pools: list[str], *, tenants: int = TENANTS) -> list[Buyer]:
@@ -84,24 +99,23 @@ def _buyer(name: str) -> Buyer:
         actor=OPERATOR,
     )
     project = Project.objects.get(tenant=tenant)
-    return Buyer(str(tenant.pk), str(project.pk), str(owner.pk), owner.email)
+    buyer = Buyer(str(tenant.pk), str(project.pk), str(owner.pk), owner.email)
+    _, token = access.token_create(
+        user=owner,
+        tenant_id=tenant.pk,
+        name="bench",
+        scopes=(),
+        expires_in_days=1,
+        actor=actor_of(buyer),
+    )
+    return replace(buyer, token=token)
 
 
-def slices(pool: str) -> str:
-    """The pool's SKU of slices."""
-    return f"{pool}-slice"
+def main() -> None:
+    """Build, and keep the buyers."""
+    file, *pools = sys.argv[1:]
+    write(build(pools), Path(file))
 
 
-def metal(pool: str) -> str:
-    """The pool's SKU of whole nodes."""
-    return f"{pool}-node"
-
-
-def write(buyers: list[Buyer], path: Path) -> None:
-    """Keep the buyers for client processes."""
-    path.write_text(json.dumps([asdict(buyer) for buyer in buyers]), encoding="utf-8")
-
-
-def read(path: Path) -> list[Buyer]:
-    """The buyers that were kept."""
-    return [Buyer(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,4 @@
 -- A fleet of any size, loaded set-based, and its return to where it was.
-CREATE SCHEMA bench;
-
 -- A stable number in [0, 1) for a node and slot, so that every load of a size is the same.
 CREATE FUNCTION bench.chance(p_node int, p_slot int) RETURNS double precision
 LANGUAGE sql IMMUTABLE AS $$

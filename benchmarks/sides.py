@@ -1,0 +1,190 @@
+"""What do claims cost beside a hand-written function, and in a fleet of any size?  P3, P4."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from benchmarks import names
+from benchmarks.clients import Clients
+from benchmarks.cluster import Cluster
+from benchmarks.measure import Pairs, interleaved, quantile
+
+CLIENTS = 4
+SLOTS = 2
+POOLS = tuple(f"pool{i}" for i in range(CLIENTS))
+FILLS = ((0.10, 0), (0.70, 0), (0.97, 0), (0.70, 2))
+"""Fill, and of how many nodes one takes no work (0: all do)."""
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+@dataclass
+class Bench:
+    """One database with the fleet functions, and its clients."""
+
+    cluster: Cluster
+    database: str
+    rows: Connection
+    buyers: Path
+
+    def clients(self, count: int = CLIENTS) -> Clients:
+        """Client processes on this database."""
+        env = self.cluster.environment(self.database)
+        return Clients(count, env | {"GPUAAS_BENCH_BUYERS": str(self.buyers)})
+
+    def load(self, pool: str, nodes: int, fill: float, closed: int = 0) -> None:
+        """Add a fleet to a pool."""
+        self.rows.execute(
+            "SELECT bench.load(%s, %s, %s, %s, %s, %s)",
+            [pool, names.FAMILY, names.slices(pool), nodes, fill, closed],
+        )
+
+    def settle(self) -> None:
+        """Bring statistics and the visibility map to what an hour of running would."""
+        self.rows.execute("VACUUM ANALYZE")
+        self.rows.execute("CHECKPOINT")
+
+
+@contextlib.contextmanager
+def bench(cluster: Cluster, database: str, buyers: Path) -> Iterator[Bench]:
+    """A prepared database, opened for loading."""
+    with cluster.superuser(database) as rows:
+        yield Bench(cluster, database, rows, buyers)
+
+
+def prepare(rows: Connection) -> None:
+    """The fleet functions and the comparison, for everybody."""
+    rows.execute("DROP SCHEMA IF EXISTS bench CASCADE")
+    rows.execute("CREATE SCHEMA bench")
+    for name in ("fleet.sql", "floor.sql"):
+        rows.execute((names.SQL / name).read_text(encoding="utf-8"))
+    rows.execute("GRANT USAGE, CREATE ON SCHEMA bench TO gpuaas_platform, gpuaas_owner")
+    rows.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA bench TO gpuaas_platform, gpuaas_owner")
+
+
+def single(b: Bench, *, nodes: int, pairs: int, seconds: float, clients: int = CLIENTS) -> Pairs:
+    """P3, single: durable claims through the engine ÷ calls of the hand-written function."""
+    pool = POOLS[0]
+    b.rows.execute("SELECT bench.reset()")
+    b.load(pool, nodes, 0.10)
+    b.settle()
+    group = b.clients(clients)
+    ask: dict[str, Any] = {"sku": names.slices(pool), "slots": SLOTS}
+    seen: dict[str, list[float]] = {"engine": [], "floor": []}
+
+    def side(way: str) -> float:
+        outcome = group.act(way, seconds=seconds, **ask)
+        seen[way] += outcome.times
+        return outcome.per_s
+
+    try:
+        pairs_ = interleaved(lambda: side("engine"), lambda: side("floor"), pairs=pairs)
+    finally:
+        group.close()
+    for way, times in seen.items():
+        pairs_.facts[f"{way}_p50_ms"] = round(quantile(times, 0.5) * 1000, 2)
+        pairs_.facts[f"{way}_p99_ms"] = round(quantile(times, 0.99) * 1000, 2)
+    pairs_.facts.update(nodes=nodes, clients=clients, slots=SLOTS, fill=0.10)
+    return pairs_
+
+
+def batch(b: Bench, way: str, *, nodes: int, pairs: int, seconds: float) -> Pairs:
+    """P3, batch: the cycle with batches of 64, a pool a client, ÷ the same function.
+
+    ``way`` "cycle" takes waiting requests off the queue (their request and run are there
+    already); "batch" writes the very rows of a single claim, 64 in one call.
+    """
+    b.rows.execute("SELECT bench.reset()")
+    for pool in POOLS:
+        b.load(pool, nodes // len(POOLS), 0.10)
+    b.settle()
+    group = b.clients()
+    own = [{"pool": p, "sku": names.slices(p), "slots": SLOTS} for p in POOLS]
+
+    def a() -> float:
+        if way == "cycle":
+            for pool in POOLS:
+                b.rows.execute(
+                    "SELECT bench.queue(%s, %s, %s, %s, %s, %s)",
+                    [pool, names.slices(pool), int(1500 * seconds), SLOTS, names.IMAGE, "{}"],
+                )
+            b.rows.execute("ANALYZE admission_admissionrequest")
+        outcome = group.act(way, seconds=seconds, own=own)
+        b.rows.execute("DELETE FROM admission_admissionrequest WHERE state = 'queued'")
+        b.rows.execute("VACUUM admission_admissionrequest")
+        return outcome.per_s
+
+    try:
+        result = interleaved(
+            a, lambda: group.act("floor", seconds=seconds, own=own).per_s, pairs=pairs
+        )
+    finally:
+        group.close()
+    result.facts.update(nodes=nodes, clients=CLIENTS, slots=SLOTS, way=way)
+    return result
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """P4: growth by fill and fleet, and refusals beside successes by fleet."""
+
+    growth: dict[str, dict[int, Pairs]]
+    refusals: dict[int, Pairs]
+
+    @property
+    def worst_growth(self) -> float:
+        """The largest ratio of the largest fleet, over the fills."""
+        return max(by[max(by)].ratio for by in self.growth.values())
+
+
+def sizes(benches: dict[int, Bench], *, pairs: int, seconds: float) -> Sizes:
+    """Claim p50 in each fleet ÷ that in the smallest, at each fill; and "no capacity".
+
+    Each claim is taken back at once, unmeasured, so that the fill stays.
+    """
+    growth: dict[str, dict[int, Pairs]] = {}
+    refusals: dict[int, Pairs] = {}
+    smallest = min(benches)
+    for fill, closed in FILLS:
+        name = f"{fill:.0%} full" + (f", 1 of {closed} nodes closed" if closed else "")
+        groups = {nodes: _filled(b, nodes, fill, closed) for nodes, b in benches.items()}
+        try:
+            growth[name] = {
+                nodes: _compared(group, groups[smallest], pairs=pairs, seconds=seconds)
+                for nodes, group in groups.items()
+                if nodes != smallest
+            }
+            if fill == max(f for f, _ in FILLS):
+                for nodes, b in benches.items():
+                    b.rows.execute(
+                        "UPDATE placement_node SET schedulable = false WHERE free_count > 6"
+                    )
+                    refusals[nodes] = _compared(
+                        groups[nodes], groups[nodes], pairs=pairs, seconds=seconds, slots=7
+                    )
+        finally:
+            for group in groups.values():
+                group.close()
+    return Sizes(growth, refusals)
+
+
+def _filled(b: Bench, nodes: int, fill: float, closed: int) -> Clients:
+    b.rows.execute("SELECT bench.reset()")
+    b.load(POOLS[0], nodes, fill, closed)
+    b.settle()
+    return b.clients()
+
+
+def _compared(a: Clients, b: Clients, *, pairs: int, seconds: float, slots: int = 1) -> Pairs:
+    """p50 of ``slots`` slots on the one ÷ that of one slot on the other."""
+
+    def p50(group: Clients, size: int) -> float:
+        ask: dict[str, Any] = {"sku": names.slices(POOLS[0]), "slots": size, "undo": True}
+        return quantile(group.act("engine", seconds=seconds, **ask).times, 0.5) * 1000
+
+    return interleaved(lambda: p50(a, slots), lambda: p50(b, 1), pairs=pairs, unit="ms p50")
