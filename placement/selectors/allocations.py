@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
+from admission.domain.outcome import outcome_of
 from admission.models import AdmissionRequest, Decision
 from gpuaas.kernel import clock, errors
 from gpuaas.kernel.models import Event, WorkflowRun
@@ -167,7 +168,9 @@ def _explained(request: AdmissionRequest, operator: bool) -> dict[str, Any]:
     entry = errors.catalogue().get(request.code or (decision.code if decision else ""))
     out: dict[str, Any] = {
         "request": str(request.pk),
+        "action": request.action,
         "state": request.state,
+        "outcome_class": outcome_of(decision.verdict, decision.code) if decision else "",
         "verdict": decision.verdict if decision else None,
         "code": request.code or (decision.code if decision else ""),
         "detail": request.detail,
@@ -177,6 +180,8 @@ def _explained(request: AdmissionRequest, operator: bool) -> dict[str, Any]:
         "gates": decision.gates if decision else [],
         "why": decision.why if decision else "",
         "envelope_version": decision.envelope_version if decision else 0,
+        "policy_version": decision.policy_version if decision else "",
+        "facts": decision.facts if decision else {},
         "digest": decision.digest if decision else "",
         "winner": None,
         "runner_up": None,

@@ -58,6 +58,12 @@ def run_it(world: TenantWorld, **wishes: Any) -> Ticket:
         )
 
 
+def the_workload(ticket: Ticket) -> Workload:
+    """The workload that a ticket is about."""
+    assert ticket.workload_id is not None
+    return Workload.objects.get(pk=ticket.workload_id)
+
+
 def used(world: TenantWorld) -> int:
     """What the tenant holds, in milli-units."""
     return QuotaCounter.objects.get(tenant=world.tenant).used_milli
@@ -68,7 +74,7 @@ def test_a_service_gets_all_its_replicas_in_one_request_over_two_hosts() -> None
     acme = a_tenant("acme")
     hosts = [a_host("host-1"), a_host("host-2")]
     ticket = run_it(acme, replicas=3, slots=4)
-    row = Workload.objects.get(pk=ticket.workload_id)
+    row = the_workload(ticket)
     assert (row.state, row.replicas) == ("admitted", 3)
     assert row.allocations.count() == 3
     assert {a.node_id for a in row.allocations.all()} == {h.node.pk for h in hosts}
@@ -102,7 +108,7 @@ def test_a_job_that_waits_starts_as_a_whole_when_there_is_room() -> None:
     a_host("host-1")
     ticket = run_it(acme, kind="job", replicas=3, slots=4, wait=True)
     assert ticket.allocation is None
-    row = Workload.objects.get(pk=ticket.workload_id)
+    row = the_workload(ticket)
     assert row.state == "submitted"
     a_host("host-2")
     cycle_sweep()
@@ -114,7 +120,7 @@ def test_scaling_up_is_admitted_together_or_in_part_and_down_releases_the_newest
     a_catalogue()
     acme = a_tenant("acme")
     host = a_host()
-    row = Workload.objects.get(pk=run_it(acme, replicas=1, slots=2).workload_id)
+    row = the_workload(run_it(acme, replicas=1, slots=2))
     with pytest.raises(SkuUnavailable):
         workload_scale(workload_id=row.pk, replicas=6, actor=acme.actor)
     assert used(acme) == 2000
@@ -134,7 +140,7 @@ def test_stopping_releases_everything_and_ends_with_the_last_proof() -> None:
     a_catalogue()
     acme = a_tenant("acme")
     host = a_host()
-    row = Workload.objects.get(pk=run_it(acme, replicas=2).workload_id)
+    row = the_workload(run_it(acme, replicas=2))
     host.work()
     assert workload_stop(workload_id=row.pk, reason="done", actor=acme.actor).state == "stopping"
     host.work()
@@ -159,7 +165,7 @@ def test_a_model_is_measured_against_the_memory_of_its_gpus() -> None:
         )
     assert refused.value.facts["largest_batch"] == largest
     workload_batch_size(workload_id=ticket.workload_id, batch_size=largest, actor=acme.actor)
-    row = Workload.objects.get(pk=ticket.workload_id)
+    row = the_workload(ticket)
     assert (row.batch_size, row.generation) == (largest, 2)
     with pytest.raises(MemoryUnknown):
         run_it(acme, kind="model", spec={})
@@ -170,7 +176,7 @@ def test_sharing_is_refused_where_the_tier_promises_more() -> None:
     a_catalogue()
     acme = a_tenant("acme")
     a_host()
-    row = Workload.objects.get(pk=run_it(acme).workload_id)
+    row = the_workload(run_it(acme))
     with pytest.raises(SharingNotEligible):
         gpu_sharing(workload_id=row.pk, mode="shared", actor=acme.actor)
     ticket = gpu_sharing(workload_id=row.pk, mode="none", actor=acme.actor)
@@ -196,7 +202,7 @@ def test_priority_stays_within_the_band_of_the_tier_and_reorders_what_waits() ->
     allocation_release(allocation_id=old.pk, reason="", actor=acme.actor)
     host.work()
     cycle_sweep()
-    states = [Workload.objects.get(pk=t.workload_id).state for t in (first, second)]
+    states = [the_workload(t).state for t in (first, second)]
     assert states == ["submitted", "admitted"]
 
 
@@ -206,7 +212,7 @@ def test_a_workload_moves_only_after_the_new_place_works() -> None:
     here, there = a_host("host-1"), a_host("host-2")
     Node.objects.filter(name="host-1").update(zone="a")
     Node.objects.filter(name="host-2").update(zone="b")
-    row = Workload.objects.get(pk=run_it(acme, zones=("a",)).workload_id)
+    row = the_workload(run_it(acme, zones=("a",)))
     here.work()
     with pytest.raises(ForbiddenByLocality):
         workload_placement(workload_id=row.pk, zones=("nowhere",), actor=acme.actor)

@@ -62,7 +62,11 @@ def test_metrics_count_what_is_there() -> None:
     found = numbers()
     assert found["gpuaas_nodes", (("pool", "default"), ("posture", "fully_allocated"))] == 1
     assert found["gpuaas_allocations", (("shape", "gpu_slice"), ("state", "placed"))] == 1
-    refused = (("code", "sku_unavailable"), ("outcome", "deny"))
+    refused = (
+        ("code", "sku_unavailable"),
+        ("outcome", "no_capacity"),
+        ("workflow", "allocation.create"),
+    )
     assert found["gpuaas_admission_decisions_total", refused] == 1
     assert ("gpuaas_outbox_pending", ()) in found
 
