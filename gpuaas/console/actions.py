@@ -172,8 +172,21 @@ def tenant_run(name: str) -> Run | None:
     return lambda pk, reason, actor: service(tenant_id=pk, reason=reason, actor=actor)
 
 
-def allocation_actions(state: str, asked_by: str) -> list[Offered]:
-    """What can be done about a cleanup that is blocked. ``asked_by`` asked for an override."""
+def _who(alone: bool) -> str:
+    """Whose approval counts, which depends on how many operators there are."""
+    if alone:
+        return (
+            "You are the platform's only operator, so you may approve what you asked for "
+            "yourself; the record says so for ever."
+        )
+    return "Another operator than the one who asked has to approve it."
+
+
+def allocation_actions(state: str, asked_by: str, *, alone: bool) -> list[Offered]:
+    """What can be done about a cleanup that is blocked. ``asked_by`` asked for an override.
+
+    ``alone``: the platform has a single operator, who may be both people of the rule.
+    """
     if state != AllocationState.CLEANUP_BLOCKED:
         return []
     offered = [
@@ -191,7 +204,8 @@ def allocation_actions(state: str, asked_by: str) -> list[Offered]:
                 "approve-override",
                 "Approve the override",
                 f"{asked_by} asked for it. The capacity is given to other tenants WITHOUT proof "
-                "that the last tenant's traces are gone. Both names stay in the record.",
+                "that the last tenant's traces are gone. Both names stay in the record. "
+                + _who(alone),
                 risk=True,
             )
         )
@@ -200,8 +214,8 @@ def allocation_actions(state: str, asked_by: str) -> list[Offered]:
             Offered(
                 "request-override",
                 "Ask for an override",
-                "Nothing happens until another operator approves it. Then the capacity is given "
-                "to other tenants without proof.",
+                "Nothing happens until it is approved. Then the capacity is given to other "
+                "tenants without proof. " + _who(alone),
                 risk=True,
             )
         )

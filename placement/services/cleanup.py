@@ -238,7 +238,7 @@ def override_request(*, allocation_id: UUID, reason: str, actor: Actor) -> list[
     return out
 
 
-def _alone() -> bool:
+def single_operator() -> bool:
     """Whether the platform has a single operator: then one person may do both, and it shows."""
     return User.objects.filter(is_staff=True, is_active=True).count() < 2
 
@@ -261,7 +261,7 @@ def override_approve(*, allocation_id: UUID, reason: str, actor: Actor) -> Alloc
     overrides = list(CleanupOverride.objects.filter(claim__in=live_claims(row)))
     if not overrides:
         raise errors.NotFound("Nobody has asked for an override of this cleanup.")
-    alone = _alone()
+    alone = single_operator()
     asker, approver = overrides[0].asked_by.get("person", ""), person_id_of(actor)
     if not approver:
         raise PersonNeeded

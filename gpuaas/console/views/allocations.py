@@ -23,6 +23,7 @@ from placement.selectors import (
     allocation_states,
     allocation_timeline,
 )
+from placement.services.cleanup import single_operator
 from placement.states import AllocationState
 
 PAGE = 50
@@ -95,7 +96,7 @@ class AllocationPage(OneAllocation):
             claims=list(row.claims.order_by("slot_index")),
             proofs=list(proofs.order_by("-attempt", "claim__slot_index")),
             override=override,
-            actions=allocation_actions(row.state, asked_by),
+            actions=allocation_actions(row.state, asked_by, alone=single_operator()),
         )
 
 

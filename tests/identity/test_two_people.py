@@ -1,0 +1,155 @@
+"""Does reuse without proof take two people, told by their accounts and not by their names?"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import replace
+
+import pytest
+
+from gpuaas.kernel import clock
+from gpuaas.kernel.actor import SYSTEM, Actor
+from gpuaas.kernel.models import Event
+from placement.errors import SecondPersonNeeded
+from placement.models import Allocation, CleanupOverride
+from placement.services import cleanup
+from placement.services.allocations import allocation_release
+from tenants.errors import PersonNeeded, SecondFactorNeeded
+from tenants.models import ApiToken, User
+from tenants.services.access import token_authenticate, user_actor
+from tests.api.client import token_of
+from tests.builders import a_catalogue, a_host, a_tenant
+from tests.identity.factors import enrol, pass_factor
+from tests.portal.conftest import Browser
+
+pytestmark = pytest.mark.django_db
+WHY = "the host is scrapped"
+
+
+@pytest.fixture
+def blocked() -> Allocation:
+    """An allocation whose cleanup was not proven."""
+    a_catalogue()
+    acme, host = a_tenant("acme"), a_host()
+    row = acme.order(slots=1, name="infer-1").allocation
+    assert row is not None
+    host.work()
+    allocation_release(allocation_id=row.pk, reason="done", actor=acme.actor)
+    host.work(skip=("gpu_scrubbed",))
+    row.refresh_from_db()
+    assert row.state == "cleanup_blocked"
+    return row
+
+
+def an_operator(name: str) -> User:
+    return User.objects.create_user(f"{name}@platform.test", "x" * 12, is_staff=True)
+
+
+def as_person(user: User) -> Actor:
+    return replace(user_actor(user=user, tenant_id=None), factor_at=clock.now())
+
+
+def by_token(user: User) -> Actor:
+    found = token_authenticate(token_of(user))
+    assert found is not None
+    return found
+
+
+def ask(row: Allocation, actor: Actor) -> None:
+    cleanup.override_request(allocation_id=row.pk, reason=WHY, actor=actor)
+
+
+def approve(row: Allocation, actor: Actor) -> None:
+    cleanup.override_approve(allocation_id=row.pk, reason="seen it", actor=actor)
+
+
+def test_a_persons_tokens_are_that_person(blocked: Allocation) -> None:
+    one, _ = an_operator("one"), an_operator("two")
+    ask(blocked, by_token(one))
+    for same in (as_person(one), by_token(one)):
+        with pytest.raises(SecondPersonNeeded):
+            approve(blocked, same)
+    blocked.refresh_from_db()
+    assert blocked.state == "cleanup_blocked"
+
+
+def test_another_name_makes_no_second_person(blocked: Allocation) -> None:
+    one, _ = an_operator("one"), an_operator("two")
+    ask(blocked, as_person(one))
+    User.objects.filter(pk=one.pk).update(email="renamed@platform.test")
+    with pytest.raises(SecondPersonNeeded):
+        approve(blocked, as_person(User.objects.get(pk=one.pk)))
+
+
+def test_the_name_of_another_makes_no_same_person(blocked: Allocation) -> None:
+    one, two = an_operator("one"), an_operator("two")
+    ask(blocked, as_person(one))
+    approve(blocked, replace(as_person(two), name=one.email))
+    override = CleanupOverride.objects.get()
+    assert override.approved_by is not None
+    assert (override.asked_by["person"], override.approved_by["person"]) == (
+        str(one.pk),
+        str(two.pk),
+    )
+    assert override.approved_by["alone"] is False
+
+
+def test_no_program_is_a_person(blocked: Allocation) -> None:
+    with pytest.raises(PersonNeeded):
+        ask(blocked, SYSTEM)
+    ask(blocked, as_person(an_operator("one")))
+    token = by_token(an_operator("two"))
+    ApiToken.objects.filter(pk=token.id).delete()
+    for program in (SYSTEM, token):
+        with pytest.raises(PersonNeeded):
+            approve(blocked, program)
+
+
+def test_a_single_operator_may_do_both_and_is_told_and_marked(blocked: Allocation) -> None:
+    only = an_operator("only")
+    browser = Browser.of(only)
+    address = f"/console/allocations/{blocked.pk}/"
+    page = html.unescape(browser.get(address).content.decode())
+    assert "You are the platform's only operator" in page
+    browser.send(f"{address}request-override/", {"reason": WHY})
+    browser.send(f"{address}approve-override/", {"reason": "nobody else is there"})
+    override = CleanupOverride.objects.get()
+    assert override.approved_by is not None
+    assert override.approved_by["alone"] is True
+    event = Event.objects.get(kind="placement.allocation.override_approve")
+    assert event.facts["alone"] is True
+    page = html.unescape(browser.get(address).content.decode())
+    assert "(the platform's only operator)" in page
+
+
+def test_the_exception_ends_with_the_second_operator(blocked: Allocation) -> None:
+    only = an_operator("only")
+    ask(blocked, as_person(only))
+    an_operator("colleague")
+    page = Browser.of(only).get(f"/console/allocations/{blocked.pk}/").content.decode()
+    assert "Another operator than the one who asked has to approve it." in page
+    with pytest.raises(SecondPersonNeeded):
+        approve(blocked, as_person(only))
+
+
+def test_a_factor_given_long_ago_approves_nothing_anywhere(blocked: Allocation) -> None:
+    one, two = an_operator("one"), an_operator("two")
+    ask(blocked, as_person(one))
+    enrol(two)
+    browser = Browser.of(two)
+    pass_factor(browser, two, age_s=3600)
+    address = f"/console/allocations/{blocked.pk}/"
+    asked = browser.send(f"{address}approve-override/", {"reason": "ok"})
+    assert asked.headers["Location"].startswith("/second-factor/?next=%2Fconsole%2Fallocations")
+    admin = browser.send(
+        f"/admin/placement/allocation/{blocked.pk}/approve-override/", {"reason": "ok"}
+    )
+    assert "second_factor_needed" in admin.content.decode()
+    with pytest.raises(SecondFactorNeeded):
+        approve(blocked, by_token(two))
+    blocked.refresh_from_db()
+    assert blocked.state == "cleanup_blocked"
+    pass_factor(browser, two)
+    browser.send(f"{address}approve-override/", {"reason": "ok"})
+    blocked.refresh_from_db()
+    assert blocked.state == "released"
