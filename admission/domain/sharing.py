@@ -1,9 +1,8 @@
 """May this workload share its GPUs with another, and with whom?
 
 Isolation, from weak to strong: shared, mig, gpu, vm, node, cluster. Sharing a GPU by time
-(``shared``) gives no isolation of memory or faults: NVIDIA says so of time-slicing
-("Time-Slicing GPUs in Kubernetes", NVIDIA GPU Operator documentation: no memory or fault
-isolation between replicas), while a MIG instance has memory and fault isolation of its own
+(``shared``) gives no isolation of memory or faults: NVIDIA says so of time-slicing (GPU
+Operator documentation, on time-slicing: no memory or fault isolation between replicas), while a MIG instance has memory and fault isolation of its own
 ("NVIDIA Multi-Instance GPU User Guide", Introduction). So a tier that promises more than a
 mode gives may not use it, and without isolation only workloads of one tenant share.
 """
