@@ -12,9 +12,9 @@ from gpuaas.ui.frame import Frame, Link, Section, with_current
 from gpuaas.ui.pages import OperatorView
 from placement.models import Allocation, Node
 from placement.states import AllocationState, NodeState
-from tenants.models import Tenant
+from tenants.models import QuotaIncrease, Tenant
 from tenants.selectors import tenants_of
-from tenants.states import TenantState
+from tenants.states import IncreaseState, TenantState
 
 _ENVIRONMENT = "demo" if Config.from_env().demo else ""
 
@@ -35,6 +35,7 @@ class ConsolePage(OperatorView):
         return {
             "tenants": Tenant.objects.filter(state=TenantState.PENDING).count(),
             "nodes": Node.objects.filter(state=NodeState.VERIFYING).count(),
+            "wishes": QuotaIncrease.objects.filter(state=IncreaseState.ASKED).count(),
             "cleanups": Allocation.objects.filter(state=AllocationState.CLEANUP_BLOCKED).count(),
         }
 
@@ -58,9 +59,12 @@ class ConsolePage(OperatorView):
             Section(
                 "Customers",
                 (
+                    link("Approvals", "approvals", "queue", waiting["tenants"] + waiting["wishes"]),
                     link("Tenants", "tenants", "tenant", waiting["tenants"]),
                     link("Allocations", "allocations", "box", waiting["cleanups"]),
                     link("Decisions", "decisions", "gavel"),
+                    link("Policies", "policies", "book"),
+                    link("Tiers and cohorts", "tiers", "tag"),
                 ),
             ),
             Section(

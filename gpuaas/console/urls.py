@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from gpuaas.console.views import allocations, break_glass, home, nodes, records, search, tenants
+from gpuaas.console.views import (
+    allocations,
+    approvals,
+    break_glass,
+    home,
+    levels,
+    nodes,
+    policies,
+    records,
+    search,
+    tenants,
+)
 
 app_name = "console"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -24,6 +35,18 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("tasks/<uuid:pk>/", records.TaskPage.as_view(), name="task"),
     path("decisions/", records.Decisions.as_view(), name="decisions"),
     path("requests/<uuid:pk>/", records.RequestPage.as_view(), name="request"),
+    path("approvals/", approvals.Approvals.as_view(), name="approvals"),
+    path("approvals/<uuid:pk>/<str:action>/", approvals.DecideWish.as_view(), name="wish-act"),
+    path("policies/", policies.Policies.as_view(), name="policies"),
+    path("policies/<uuid:pk>/", policies.PolicyPage.as_view(), name="policy"),
+    path("policies/<uuid:pk>/<str:action>/", policies.ActOnPolicy.as_view(), name="policy-act"),
+    path("tiers/", levels.Tiers.as_view(), name="tiers"),
+    path("tenants/<slug:slug>/authority/", levels.Authority.as_view(), name="authority"),
+    path(
+        "tenants/<slug:slug>/authority/<str:action>/",
+        levels.ActOnAuthority.as_view(),
+        name="authority-act",
+    ),
     path("tenants/", tenants.Tenants.as_view(), name="tenants"),
     path("tenants/<slug:slug>/", tenants.TenantPage.as_view(), name="tenant"),
     path("tenants/<slug:slug>/envelope/", tenants.SetEnvelope.as_view(), name="tenant-envelope"),
