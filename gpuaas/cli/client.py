@@ -92,6 +92,10 @@ class Client:
         )
         return _object(json_of(response))
 
+    def put(self, path: str, body: Any) -> Json:
+        """Set something; repeating it is one."""
+        return _object(json_of(self.transport.request("PUT", path, body=body)))
+
     def delete(self, path: str) -> None:
         """Remove one object."""
         self.transport.request("DELETE", path)

@@ -107,18 +107,95 @@ TOKEN = Kind(
     path="/tokens",
 )
 
-ENVELOPE = Kind(
-    "envelope",
+QUOTA = Kind(
+    "quota",
     (
-        _named("CLASS", "resource_class"),
-        _units("LIMIT", "limit_milli"),
+        column("CLASS", "resource_class"),
+        _units("NOMINAL", "limit_milli"),
         _units("USED", "used_milli"),
         _units("FREE", "free_milli"),
-        _units("NOMINAL", "nominal_milli", wide=True),
-        _units("EXCESS", "excess_milli", wide=True),
+        _units("BORROWED", "borrowed_milli"),
+        _units("LENT", "lent_milli"),
+        column("COHORT", "cohort", wide=True),
+        _units("MAY BORROW", "borrow_milli", wide=True),
+        _units("EXCESS", "grandfathered_milli", wide=True),
     ),
     key="resource_class",
-    path="/envelopes",
+    path="/quota",
+    paged=False,
+)
+
+INCREASE = Kind(
+    "quota-increase",
+    (
+        column("ID"),
+        _named("TENANT", "tenant"),
+        column("CLASS", "resource_class"),
+        column("STATE"),
+        _units("HAD", "nominal_before_milli"),
+        _units("ASKED", "nominal_asked_milli"),
+        _units("GRANTED", "nominal_granted_milli"),
+        _units("PROMISED", "granted_after_milli", wide=True),
+        _units("DELIVERABLE", "deliverable_milli", wide=True),
+        _age("created_at"),
+    ),
+    path="/quota-increases",
+)
+
+COHORT = Kind(
+    "cohort",
+    (column("NAME"), column("PARENT"), column("TENANTS"), column("TITLE", wide=True)),
+    key="name",
+    path="/cohorts",
+    paged=False,
+)
+
+TIER = Kind(
+    "tier",
+    (
+        column("NAME"),
+        column("VERSION"),
+        column("BAND", "priority_band"),
+        column("ISOLATION"),
+        column("PREEMPTION"),
+        column("TITLE", wide=True),
+    ),
+    key="name",
+    path="/tiers",
+    paged=False,
+)
+
+PREVIEW = Kind("preview", (column("DIGEST"), column("TENANTS")), key="digest")
+
+POLICY = Kind(
+    "policy",
+    (
+        column("ID"),
+        column("NAME"),
+        column("VERSION", "rule_version"),
+        column("STATE"),
+        column("LOOKED AT", "report.looked_at"),
+        column("NEWLY REFUSED", "report.newly_refused"),
+        column("EXPRESSION", "expression", wide=True),
+    ),
+    path="/policies",
+)
+
+WORKLOAD = Kind(
+    "workload",
+    (
+        column("NAME"),
+        column("ID"),
+        column("KIND"),
+        column("SKU"),
+        column("REPLICAS"),
+        Column("SLOTS", lambda item: slots(item)),
+        column("STATE"),
+        column("REASON"),
+        _named("PROJECT", "project"),
+        _age("created_at"),
+    ),
+    path="/workloads",
 )
 
 ALLOCATION = Kind(

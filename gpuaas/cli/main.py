@@ -9,6 +9,7 @@ from typer.completion import get_completion_inspect_parameters
 from gpuaas.cli.commands import (
     allocations,
     auth,
+    authority,
     catalogue,
     contexts,
     events,
@@ -17,6 +18,7 @@ from gpuaas.cli.commands import (
     tenancy,
     tools,
     work,
+    workloads,
 )
 from gpuaas.cli.exits import Exit
 from gpuaas.cli.flags import add_flags
@@ -50,7 +52,7 @@ def build() -> typer.Typer:
     # --install-completion option; that one would edit the user's shell files.
     get_completion_inspect_parameters()
     add_flags(tree, TEXT, version=VERSION)
-    for noun in (
+    nouns = (
         auth,
         contexts,
         catalogue,
@@ -58,10 +60,13 @@ def build() -> typer.Typer:
         work,
         tenancy,
         identity,
+        workloads,
+        authority,
         nodes,
         events,
         tools,
-    ):
+    )
+    for noun in nouns:
         noun.register(tree)
     return tree
 

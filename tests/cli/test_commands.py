@@ -200,18 +200,6 @@ def test_a_tenant_action_carries_its_reason(run: Run, server: FakeServer, action
     assert server.sent("POST", f"/tenants/acme/actions/{action}")[0].body == {"reason": "because"}
 
 
-def test_envelopes_are_shown_in_units(run: Run, server: FakeServer) -> None:
-    envelope = {
-        "resource_class": "h100-slot",
-        "limit_milli": 8000,
-        "used_milli": 2500,
-        "free_milli": 5500,
-    }
-    server.on("GET", "/envelopes", listing(envelope))
-    row = run("quota", "show", "--no-headers").stdout.split()
-    assert row == ["h100-slot", "8", "2.5", "5.5"]
-
-
 def test_a_new_token_goes_to_a_private_file_when_asked(
     run: Run, server: FakeServer, tmp_path: object
 ) -> None:

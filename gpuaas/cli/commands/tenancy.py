@@ -1,4 +1,4 @@
-"""What belongs to a tenant: projects, SSH keys, tokens, envelopes; and the tenants themselves."""
+"""What belongs to a tenant: projects, SSH keys, tokens; and the tenants themselves."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from gpuaas.cli import describe
 from gpuaas.cli.client import segment
 from gpuaas.cli.config import read_secret
 from gpuaas.cli.flags import command, group
-from gpuaas.cli.kinds import ENVELOPE, PROJECT, SSH_KEY, TENANT, TOKEN
+from gpuaas.cli.kinds import PROJECT, SSH_KEY, TENANT, TOKEN
 from gpuaas.cli.listing import All, Limit, show_list
 from gpuaas.cli.output import Kind
 from gpuaas.cli.problems import Json, UsageError
@@ -23,11 +23,10 @@ Reference = Annotated[str, typer.Argument(metavar="NAME|ID")]
 
 
 def register(app: typer.Typer) -> None:
-    """Add `project`, `ssh-key`, `token`, `quota` and `tenant`."""
+    """Add `project`, `ssh-key`, `token` and `tenant`."""
     _projects(app)
     _ssh_keys(app)
     _tokens(app)
-    _quota(app)
     _tenants(app)
 
 
@@ -121,15 +120,6 @@ def _tokens(app: typer.Typer) -> None:
     def token_revoke(session: Session, token: Reference, yes: Yes = False) -> None:
         """Revoke a token at once."""
         _delete(session, TOKEN, token, yes=yes)
-
-
-def _quota(app: typer.Typer) -> None:
-    quota = group(app, "quota", "How much of each resource class is yours.")
-
-    @command(quota, "show")
-    def quota_show(session: Session, limit: Limit = None, everything: All = False) -> None:
-        """Show the envelopes: limit, used and free, in units of the class."""
-        show_list(session, ENVELOPE, limit=limit, everything=everything)
 
 
 def _tenants(app: typer.Typer) -> None:

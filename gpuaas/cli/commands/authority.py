@@ -1,0 +1,161 @@
+"""Who may hold what: quota and wishes for more, cohorts, tiers and policies."""
+
+from typing import Annotated
+
+import typer
+
+from gpuaas.cli import describe
+from gpuaas.cli.client import segment
+from gpuaas.cli.flags import command, group
+from gpuaas.cli.kinds import COHORT, INCREASE, POLICY, PREVIEW, QUOTA, TENANT, TIER
+from gpuaas.cli.listing import All, Limit, show_list
+from gpuaas.cli.problems import UsageError
+from gpuaas.cli.session import Session, kind_path
+
+Id = Annotated[str, typer.Argument(metavar="ID")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")]
+State = Annotated[str | None, typer.Option("--state", help="Only this state.")]
+Tenant = Annotated[str, typer.Argument(metavar="TENANT")]
+TierName = Annotated[str, typer.Argument(metavar="TIER")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add `quota`, `cohort`, `tier` and `policy`."""
+    _quota(app)
+    _cohorts(app)
+    _tiers(app)
+    _policies(app)
+
+
+def milli(text: str) -> int:
+    """Units as typed, in thousandths: at most three decimals, no sign, no exponent."""
+    whole, _, rest = text.partition(".")
+    plain = text.isascii() and whole.isdigit() and (rest.isdigit() or "." not in text)
+    if not plain or len(rest) > 3 or len(whole) > 12:
+        raise UsageError(f"{text!r} is no amount of units", hint="such as 16 or 0.5")
+    return int(whole) * 1000 + int(rest.ljust(3, "0"))
+
+
+def _quota(app: typer.Typer) -> None:
+    quota = group(app, "quota", "How much of each resource class is yours, and asking for more.")
+
+    @command(quota, "show")
+    def quota_show(session: Session) -> None:
+        """Show each class: nominal, used, free, borrowed and lent, in units of the class."""
+        show_list(session, QUOTA, limit=None, everything=True)
+
+    @command(quota, "list")
+    def quota_list(
+        session: Session, state: State = None, limit: Limit = None, everything: All = False
+    ) -> None:
+        """List the wishes for more: yours, or everybody's for operators."""
+        show_list(session, INCREASE, limit=limit, everything=everything, state=state)
+
+    @command(quota, "request")
+    def quota_request(
+        session: Session,
+        resource_class: Annotated[str, typer.Option("--class", help="Resource class.")],
+        units: Annotated[str, typer.Option("--units", help="Units to hold at a time.")],
+        purpose: Annotated[str, typer.Option("--for", help="What for; the operators read it.")],
+    ) -> None:
+        """Ask the operators for a larger envelope."""
+        body = {
+            "resource_class": resource_class,
+            "nominal_asked_milli": milli(units),
+            "justification": purpose,
+        }
+        made = session.client.post(INCREASE.path, body)
+        session.out.item(INCREASE, made, describe.anything)
+
+    @command(quota, "withdraw")
+    def quota_withdraw(session: Session, key: Id) -> None:
+        """Take an open wish back."""
+        answer = session.client.post(f"{kind_path(INCREASE, key)}/actions/withdraw", {})
+        session.out.item(INCREASE, answer, describe.anything)
+
+    @command(quota, "approve")
+    def quota_approve(
+        session: Session,
+        key: Id,
+        reason: Reason,
+        units: Annotated[
+            str | None, typer.Option("--units", help="Another amount than asked for.")
+        ] = None,
+    ) -> None:
+        """Grant a wish (operators); the envelope is set with it."""
+        granted = {} if units is None else {"nominal_granted_milli": milli(units)}
+        path = f"{kind_path(INCREASE, key)}/actions/approve"
+        answer = session.client.post(path, {"reason": reason, **granted})
+        session.out.item(INCREASE, answer, describe.anything)
+
+    @command(quota, "refuse")
+    def quota_refuse(session: Session, key: Id, reason: Reason) -> None:
+        """Refuse a wish (operators); the tenant reads the reason."""
+        path = f"{kind_path(INCREASE, key)}/actions/refuse"
+        session.out.item(INCREASE, session.client.post(path, {"reason": reason}), describe.anything)
+
+
+def _cohorts(app: typer.Typer) -> None:
+    cohort = group(app, "cohort", "Cohorts: who lends unused quota to whom (operators).")
+
+    @command(cohort, "list")
+    def cohort_list(session: Session) -> None:
+        """List the cohorts, parents before children."""
+        show_list(session, COHORT, limit=None, everything=True)
+
+
+def _tiers(app: typer.Typer) -> None:
+    tier = group(app, "tier", "Service levels (operators).")
+
+    @command(tier, "list")
+    def tier_list(session: Session) -> None:
+        """List the tiers, the most urgent first."""
+        show_list(session, TIER, limit=None, everything=True)
+
+    @command(tier, "preview")
+    def tier_preview(session: Session, tenant: Tenant, tier: TierName) -> None:
+        """Show what giving a tenant the tier would touch. Nothing is changed."""
+        path = f"{kind_path(TENANT, tenant)}/tier/preview"
+        session.out.item(PREVIEW, session.client.post(path, {"tier": tier}), describe.anything)
+
+    @command(tier, "assign")
+    def tier_assign(
+        session: Session,
+        tenant: Tenant,
+        tier: TierName,
+        reason: Reason,
+        seen: Annotated[str, typer.Option("--seen", help="The digest of the preview.")],
+    ) -> None:
+        """Give a tenant the tier, when what it touches is still what was looked at."""
+        body = {"tier": tier, "seen": seen, "reason": reason}
+        answer = session.client.put(f"{kind_path(TENANT, tenant)}/tier", body)
+        session.out.item(TENANT, answer, describe.anything)
+
+
+def _policies(app: typer.Typer) -> None:
+    policy = group(app, "policy", "Rules over every request (operators).")
+
+    @command(policy, "list")
+    def policy_list(
+        session: Session, state: State = None, limit: Limit = None, everything: All = False
+    ) -> None:
+        """List the rules in all their versions."""
+        show_list(session, POLICY, limit=limit, everything=everything, state=state)
+
+    @command(policy, "dry-run")
+    def policy_dry_run(
+        session: Session,
+        key: Id,
+        last: Annotated[int, typer.Option("--last", min=1, max=5000, help="Decisions.")] = 500,
+    ) -> None:
+        """Ask a rule about the last recorded decisions, and show the report."""
+        path = f"{POLICY.path}/{segment(key)}/actions/dry-run"
+        session.out.item(POLICY, session.client.post(path, {"last": last}), describe.anything)
+
+    @command(policy, "activate")
+    def policy_activate(session: Session, key: Id, reason: Reason, yes: Yes = False) -> None:
+        """Switch a rule on that was tried out."""
+        session.confirm(f"Switch rule {key} on?", yes=yes)
+        path = f"{POLICY.path}/{segment(key)}/actions/activate"
+        session.out.item(POLICY, session.client.post(path, {"reason": reason}), describe.anything)
