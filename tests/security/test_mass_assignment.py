@@ -70,7 +70,14 @@ def is_agents(route: Route) -> bool:
 def caller_for(world: World, route: Route) -> Any:
     if is_agents(route):
         return world.own_node
-    owner_may = route.name.split("-")[0] in {"token", "project", "ssh", "admission"}
+    owner_may = route.name.split("-")[0] in {
+        "token",
+        "project",
+        "ssh",
+        "admission",
+        "service",
+        "invitation",
+    }
     owner_may |= route.name in {"allocation-plan", "allocation-detail", "allocation-release"}
     return world.callers["owner" if owner_may else "operator"]
 
@@ -106,6 +113,8 @@ OPTIONAL: dict[str, set[str]] = {
     "auth-token": {"code", "name", "scopes", "expires_in_days", "tenant"},
     "token-list": {"scopes", "expires_in_days"},
     "ssh-key-list": {"name"},
+    "service-account-token-list": {"scopes", "expires_in_days"},
+    "break-glass-list": {"minutes"},
     "sku-list": {
         "description",
         "pool",

@@ -34,6 +34,10 @@ class InvitationIn(Input):
     role = Text(max_length=10, help_text="owner, admin, member, viewer or billing.")
 
 
+class NothingIn(Input):
+    """A body without members."""
+
+
 class InvitationOut(Output):
     """An invitation. Its secret is in the mail and nowhere else."""
 

@@ -211,11 +211,12 @@ class InvitationRevoke(TenantView):
     @extend_schema(
         operation_id="invitation_revoke",
         tags=["access"],
-        request=None,
+        request=wire.NothingIn,
         responses=wire.InvitationOut,
     )
     def post(self, request: Request, invitation_id: UUID) -> Response:
         """Take an invitation back. One that is over stays as it is."""
+        wire.NothingIn.read(request.data)
         row = invitations.invitation_revoke(
             tenant_id=self.tenant_id, invitation_id=invitation_id, actor=self.actor
         )
@@ -224,6 +225,8 @@ class InvitationRevoke(TenantView):
 
 class BreakGlassWindows(OperatorView):
     """Operators' looks into tenants."""
+
+    also_fails = (404,)
 
     @extend_schema(
         operation_id="break_glass_list",
@@ -266,10 +269,14 @@ class BreakGlassEnd(OperatorView):
     """The end of a look."""
 
     @extend_schema(
-        operation_id="break_glass_end", tags=["tenants"], request=None, responses=wire.WindowOut
+        operation_id="break_glass_end",
+        tags=["tenants"],
+        request=wire.NothingIn,
+        responses=wire.WindowOut,
     )
     def post(self, request: Request, window_id: UUID) -> Response:
         """Close a window before its time."""
+        wire.NothingIn.read(request.data)
         break_glass.break_glass_end(window_id=window_id, actor=self.actor)
         return Response(wire.WindowOut(_window(window_id)).data)
 
