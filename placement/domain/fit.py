@@ -122,11 +122,13 @@ def _greedy(layout: str, free: int, size: int) -> int:
 
 
 @lru_cache(maxsize=65536)
-def _best_mask(layout: str, free: int, size: int) -> tuple[tuple[int, int, int], int] | None:
-    """The best slot set of one node with this layout and these free slots."""
+def _best_mask(
+    layout: str, free: int, usable: int, size: int
+) -> tuple[tuple[int, int, int], int] | None:
+    """The best slot set of one node with this layout and these free slots, of the usable ones."""
     best: tuple[tuple[int, ...], tuple[int, int, int], int] | None = None
     for spread, mask in _sets(layout, size):
-        if mask & ~free:
+        if mask & ~usable:
             continue
         if best is not None and spread > best[1]:
             break
@@ -156,7 +158,7 @@ def _best(
             len({w[2] for w in where}),
         )
     else:
-        found = _best_mask(layout, usable, size)
+        found = _best_mask(layout, free, usable, size)
         if found is None:
             return None
         spread, mask = found

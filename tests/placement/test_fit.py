@@ -1,0 +1,138 @@
+"""Is the chosen slot set the best one by the documented order, on any wiring?"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement.domain.fit import (
+    Board,
+    Option,
+    Place,
+    Want,
+    best_option,
+    groups,
+    indices,
+    rank,
+    taken,
+)
+
+parts = st.tuples(*[st.sampled_from(["", "0", "1", "2"])] * 3).map(".".join)
+
+
+@st.composite
+def places(draw: st.DrawFn, num: int | None = None) -> Place:
+    """A node of one to eight slots, wired and used in any way."""
+    count = draw(st.integers(1, 8))
+    full = (1 << count) - 1
+    return Place(
+        num=draw(st.integers(1, 1000)) if num is None else num,
+        generation=draw(st.integers(0, 5)),
+        free_mask=draw(st.integers(0, full)),
+        slot_count=count,
+        layout="|".join(draw(st.lists(parts, min_size=count, max_size=count))),
+        exclusive_mask=draw(st.integers(0, full)),
+    )
+
+
+wants = st.builds(Want, st.integers(1, 8), st.booleans())
+fleets = st.lists(st.integers(1, 6), unique=True, max_size=6).flatmap(
+    lambda nums: st.tuples(*[places(num=num) for num in nums])
+)
+
+
+def by_hand(place: Place, want: Want) -> tuple[tuple[int, ...], int] | None:
+    """Every slot set that fits, compared in the documented order, without any cleverness."""
+    free = indices(place.free_mask)
+    usable = [k for k in free if not want.exclusive_nic or place.exclusive_mask >> k & 1]
+    where = groups(place.layout)
+    scored = []
+    for chosen in combinations(usable, want.slots):
+        numas = {where[k][0] for k in chosen}
+        left = [k for k in free if k not in chosen]
+        score = (
+            len(numas),
+            len({where[k][1] for k in chosen}),
+            len({where[k][2] for k in chosen}),
+            sum(where[k][0] in numas for k in left),
+            len(left),
+            *chosen,
+            place.num,
+        )
+        scored.append((score, sum(1 << k for k in chosen)))
+    return min(scored, default=None)
+
+
+@given(places(), wants)
+@settings(max_examples=400, deadline=None)
+def test_the_slot_set_of_a_node_is_the_best_of_all_that_fit(place: Place, want: Want) -> None:
+    option = best_option(place, want)
+    best = by_hand(place, want)
+    assert (None if option is None else (option.score, option.mask)) == best
+
+
+@given(fleets, wants)
+@settings(max_examples=200, deadline=None)
+def test_nodes_are_ranked_by_the_same_order(fleet: tuple[Place, ...], want: Want) -> None:
+    scores = sorted(found[0] for place in fleet if (found := by_hand(place, want)))
+    assert [option.score for option in rank(fleet, want, limit=10)] == scores
+    assert [option.score for option in rank(fleet, want, limit=1)] == scores[:1]
+
+
+@given(places())
+def test_a_whole_node_is_had_only_when_all_of_it_is_free(place: Place) -> None:
+    option = best_option(place, Want(0))
+    full = (1 << place.slot_count) - 1
+    assert (option is not None) == (place.free_mask == full)
+    assert option is None or option.mask == full
+
+
+@given(fleets, st.lists(wants, max_size=12))
+@settings(max_examples=200, deadline=None)
+def test_a_batch_chooses_what_one_at_a_time_would(
+    fleet: tuple[Place, ...], asked: list[Want]
+) -> None:
+    board, now = Board(), list(fleet)
+    for want in asked:
+        if not board.knows(want):
+            board.offer(want, fleet)
+        best = board.best(want)
+        assert best == next(iter(rank(now, want, limit=1)), None)
+        if best is not None:
+            board.take(best)
+            now = [taken(place, best) if place.num == best.num else place for place in now]
+
+
+@given(places(), wants)
+def test_what_was_taken_is_free_no_more(place: Place, want: Want) -> None:
+    option = best_option(place, want)
+    if option is None:
+        return
+    after = taken(place, option)
+    assert after.free_mask | option.mask == place.free_mask
+    assert after.free_mask & option.mask == 0
+    assert after.generation == place.generation + 1
+
+
+def test_a_pair_keeps_to_one_switch_and_uses_what_is_broken_already() -> None:
+    wired = "0.0.0|0.0.0|0.1.0|0.1.0|1.2.0|1.2.0|1.3.0|1.3.0"
+    whole = Place(1, 0, 0b1111_1111, 8, wired)
+    assert indices(best_option(whole, Want(2)).mask) == [0, 1]  # type: ignore[union-attr]
+    broken = Place(1, 0, 0b1111_1011, 8, wired)
+    assert indices(best_option(broken, Want(2)).mask) == [0, 1]  # type: ignore[union-attr]
+    single = best_option(broken, Want(1))
+    assert single is not None
+    assert indices(single.mask) == [0]
+    fuller = Place(2, 0, 0b0011_0000, 8, wired)
+    assert [o.num for o in rank([whole, fuller], Want(2), limit=2)] == [2, 1]
+
+
+def test_a_node_with_very_many_slots_is_filled_numa_by_numa() -> None:
+    layout = "|".join(f"{k // 15}..0" for k in range(60))
+    place = Place(1, 0, (1 << 60) - 1, 60, layout)
+    option = best_option(place, Want(15))
+    assert isinstance(option, Option)
+    assert option.score[0] == 1
+    assert len(indices(option.mask)) == 15
