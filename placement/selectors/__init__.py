@@ -6,6 +6,8 @@ from placement.selectors.allocations import (
     allocation_phase,
     allocation_states,
     allocation_timeline,
+    event_actor,
+    event_facts,
     request_explain,
     request_list,
 )
@@ -30,6 +32,8 @@ __all__ = [
     "allocation_states",
     "allocation_timeline",
     "deliverable_milli",
+    "event_actor",
+    "event_facts",
     "image_list",
     "leases_of_tenant",
     "leases_of_tier",

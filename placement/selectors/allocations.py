@@ -107,11 +107,21 @@ def allocation_states(row: Allocation) -> dict[str, Any]:
     return states.as_json(now, drift=drift)
 
 
+def event_facts(event: Event, *, operator: bool) -> dict[str, Any]:
+    """An event's facts, for tenants without those about the host."""
+    return event.facts if operator else {k: v for k, v in event.facts.items() if k not in HIDDEN}
+
+
+def event_actor(event: Event, *, operator: bool) -> dict[str, Any]:
+    """Who did it; a host or a part of the platform is just the platform to a tenant."""
+    if not operator and event.actor.get("kind") in ("node", "system"):
+        return {"kind": event.actor.get("kind", ""), "id": "", "name": "platform"}
+    return dict(event.actor)
+
+
 def _entry(event: Event, operator: bool) -> dict[str, Any]:
-    facts = event.facts if operator else {k: v for k, v in event.facts.items() if k not in HIDDEN}
-    actor = event.actor
-    if not operator and actor.get("kind") in ("node", "system"):
-        actor = {"kind": actor.get("kind", ""), "id": "", "name": "platform"}
+    facts = event_facts(event, operator=operator)
+    actor = event_actor(event, operator=operator)
     return {
         "id": event.pk,
         "at": event.at.isoformat(),
@@ -155,7 +165,13 @@ def allocation_timeline(allocation_id: UUID, *, operator: bool = False) -> list[
             "before": None,
             "after": None,
             "reason": "" if proof.complete else "cleanup_blocked",
-            "facts": {"attempt": proof.attempt, "missing": proof.missing},
+            "facts": {
+                "attempt": proof.attempt,
+                "missing": [
+                    {k: v for k, v in step.items() if operator or k not in HIDDEN}
+                    for step in proof.missing
+                ],
+            },
             "correlation": "",
         }
         for proof in proofs

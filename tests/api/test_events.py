@@ -86,7 +86,7 @@ def test_the_stream_brings_what_is_sealed_later_and_beats_in_between(
     acme: Caller, world: TenantWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpuaas.api.views.stream.HEARTBEAT_S", 0.05)
-    stream = frames(world.tenant.pk, None)
+    stream = frames(world.tenant.pk, None, operator=False)
     assert parsed(next(stream)) == {"retry": "3000"}
     assert next(stream) == b": still here\n\n"
     acme.post("/projects", {"name": "later"})

@@ -17,6 +17,7 @@ from gpuaas.api.serializers import allocations as wire
 from gpuaas.api.serializers.common import EventOut, EventPage
 from gpuaas.kernel.errors import FieldError
 from gpuaas.kernel.models import EventSeal
+from placement import selectors
 
 PLATFORM_CHAIN = UUID(int=0)
 
@@ -27,23 +28,24 @@ def seals_after(chain: UUID, after: int, limit: int) -> list[EventSeal]:
     return list(rows.select_related("event").order_by("seq")[:limit])
 
 
-def event_shown(seal: EventSeal) -> dict[str, Any]:
-    """The representation of a sealed event."""
+def event_shown(seal: EventSeal, *, operator: bool) -> dict[str, Any]:
+    """The representation of a sealed event; what it says of hosts is for operators only."""
     event = seal.event
     subject = None
     if event.subject_kind:
         subject = {"kind": event.subject_kind, "id": str(event.subject_id or "") or None}
+    actor = selectors.event_actor(event, operator=operator)
     body = {
         "seq": seal.seq,
         "id": event.uid,
         "at": event.at,
         "kind": event.kind,
         "subject": subject,
-        "actor": {name: event.actor.get(name, "") for name in ("kind", "id", "name")},
+        "actor": {name: actor.get(name, "") for name in ("kind", "id", "name")},
         "before": event.before,
         "after": event.after,
         "reason": event.reason,
-        "facts": event.facts,
+        "facts": selectors.event_facts(event, operator=operator),
         "request_id": event.correlation,
         "digest": bytes(seal.digest).hex(),
     }
@@ -70,7 +72,8 @@ class Events(TenantView):
         limit = min(int(query.get("limit") or DEFAULT_LIMIT), MAX_LIMIT)
         chain = self.actor.tenant_id or PLATFORM_CHAIN
         found = seals_after(chain, after, limit + 1)
-        shown = [event_shown(seal) for seal in found[:limit]]
+        operator = self.actor.operator
+        shown = [event_shown(seal, operator=operator) for seal in found[:limit]]
         last = shown[-1]["seq"] if shown else after
         following = str(last) if len(found) > limit else ""
         return Response({"items": shown, "next": following, "last_seq": last})

@@ -58,14 +58,17 @@ class Stream(TenantView):
             raise InvalidQuery("Last-Event-ID is not an event's id.", errors=(wrong,))
         after = int(last) if last else query.get("after")
         response = StreamingHttpResponse(
-            frames(chain, after), content_type="text/event-stream; charset=utf-8"
+            frames(chain, after, operator=self.actor.operator),
+            content_type="text/event-stream; charset=utf-8",
         )
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Accel-Buffering"] = "no"
         return response
 
 
-def frames(tenant_id: UUID | None, after: int | None) -> Generator[bytes, None, None]:
+def frames(
+    tenant_id: UUID | None, after: int | None, *, operator: bool
+) -> Generator[bytes, None, None]:
     """The frames of one stream, until the reader goes away."""
     chain = tenant_id or PLATFORM_CHAIN
     yield f"retry: {RETRY_MS}\n\n".encode()
@@ -73,7 +76,7 @@ def frames(tenant_id: UUID | None, after: int | None) -> Generator[bytes, None, 
         if after is None:
             after = _head(tenant_id, chain)
         found = False
-        while batch := _next(tenant_id, chain, after):
+        while batch := _next(tenant_id, chain, after, operator):
             found = True
             for event in batch:
                 after = int(event["seq"])
@@ -92,9 +95,9 @@ def _head(tenant_id: UUID | None, chain: UUID) -> int:
     return int(last[0]) if last else 0
 
 
-def _next(tenant_id: UUID | None, chain: UUID, after: int) -> list[dict[str, Any]]:
+def _next(tenant_id: UUID | None, chain: UUID, after: int, operator: bool) -> list[dict[str, Any]]:
     with _scope(tenant_id):
-        return [event_shown(seal) for seal in seals_after(chain, after, BATCH)]
+        return [event_shown(seal, operator=operator) for seal in seals_after(chain, after, BATCH)]
 
 
 def _frame(event: dict[str, Any]) -> bytes:
