@@ -14,6 +14,7 @@ from gpuaas.kernel.transitions import advance
 from gpuaas.kernel.workflow import Definition, Done, Fail, Outcome, Step, Wait, register
 from placement.models import Allocation, Claim, CleanupProof, NodeTask
 from placement.services.cleanup import live_claims, release_begin, release_block, release_finish
+from placement.services.intents import intent_dropped
 from placement.states import AllocationState, ClaimState, TaskState
 from placement.states import Outcome as AllocationOutcome
 
@@ -156,6 +157,9 @@ def expired(run: WorkflowRun) -> None:
             reason=error.get("code", ""),
             changes={"code": error.get("code", ""), "detail": error.get("detail", "")},
         )
+        cancelled = error.get("code") == "run_cancelled"
+        outcome = AllocationOutcome.CANCELLED if cancelled else AllocationOutcome.EXPIRED
+        intent_dropped(request.workload_id, outcome, error.get("code", ""), PLATFORM)
 
 
 CREATE = register(

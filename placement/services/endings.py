@@ -20,6 +20,7 @@ from gpuaas.kernel.errors import ProductError
 from gpuaas.kernel.transitions import advance
 from placement.models import Allocation, Claim
 from placement.services.cleanup import LIVE, release_begin
+from placement.services.intents import intent_dropped
 from placement.states import AllocationState, ClaimState, Outcome
 from tenants.errors import ENVELOPE_LOWERED, TENANT_DELETING, TenantSuspended
 from tenants.models import QuotaCounter, Tenant
@@ -70,6 +71,7 @@ def deleting_release(tenant_id: UUID) -> int:
             if row.run_id is not None:
                 workflow.cancel(row.run_id, PART, TENANT_DELETING.code)
             advance(row, "withdraw", actor=PART, changes={"code": TENANT_DELETING.code})
+            intent_dropped(row.workload_id, Outcome.CANCELLED, TENANT_DELETING.code, PART)
     return _release(_standing(tenant_id), None, TENANT_DELETING.code, "the tenant is being deleted")
 
 

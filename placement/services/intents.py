@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from admission.errors import WorkloadStateRefused
 from admission.models import Action, Workload
 from admission.states import WorkloadState
 from gpuaas.kernel import clock, events
@@ -37,10 +38,15 @@ def intent_change(row: Workload, changes: dict[str, Any], actor: Actor) -> Workl
 
 
 def intent_taken(workload_id: UUID, action: str, replicas: int, actor: Actor) -> None:
-    """What was admitted for a workload is its intent from now on; ``replicas`` were placed."""
+    """What was admitted for a workload is its intent from now on; ``replicas`` were placed.
+
+    Raises WorkloadStateRefused when it stops or has ended meanwhile: nothing is added to it.
+    """
     row = intent_locked(workload_id)
     if row.state == WorkloadState.SUBMITTED:
         advance(row, "admit", actor=actor)
+    elif row.state != WorkloadState.ADMITTED:
+        raise WorkloadStateRefused(f"The workload is {row.state}.", state=row.state)
     elif action == Action.SCALE:
         intent_change(row, {"replicas": row.replicas + replicas}, actor)
 

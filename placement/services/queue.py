@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 from admission.domain.decide import Quota
 from admission.models import AdmissionRequest
@@ -30,6 +31,8 @@ from placement.services.engine import (
 )
 from placement.services.intents import intent_dropped, intent_taken
 from placement.snapshots import Ask, Look, look_many
+
+log = logging.getLogger(__name__)
 
 BATCH = 64
 ROUNDS = 4
@@ -175,7 +178,7 @@ def cycle_run(pool: str, *, limit: int = BATCH) -> int:
     """
     placed, after, lost = 0, FIRST, 0
     for _ in range(1 if connection.in_atomic_block else PAGES):
-        done = _round(pool, limit, after)
+        done = _guarded(pool, limit, after)
         placed += done.placed
         if done.again and lost < ROUNDS:
             lost += 1
@@ -184,6 +187,32 @@ def cycle_run(pool: str, *, limit: int = BATCH) -> int:
         else:
             after, lost = done.after, 0
     return placed
+
+
+def _guarded(pool: str, limit: int, after: After) -> Round:
+    """A round; when it breaks, the same page one request at a time, passing over what breaks it.
+
+    The database's own passing troubles (a deadlock, a lost connection) are raised.
+    """
+    try:
+        return _round(pool, limit, after)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:
+        if connection.in_atomic_block:
+            raise
+        log.exception("a round of pool %s broke: its requests are taken one by one", pool)
+    placed, last = 0, after
+    page = _heads(pool, limit, lock=False, after=after)
+    for row in page:
+        try:
+            placed += _round(pool, 1, last).placed
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception:
+            log.exception("request %s breaks the cycle of pool %s: passed over", row.pk, pool)
+        last = _after(row)
+    return Round(placed, False, last if len(page) == limit else None)
 
 
 @transaction.atomic
@@ -221,9 +250,13 @@ def _is_group(row: AdmissionRequest) -> bool:
 def _placed_group(ready: Sequence[Item]) -> list[Result | Lost]:
     out: list[Result | Lost] = []
     for item in ready:
-        result = place_group(requests.group_of(item))
-        if isinstance(result, Placed) and item.workload_id is not None:
-            intent_taken(item.workload_id, item.action, item.facts.replicas, item.actor)
+        try:
+            with transaction.atomic():
+                result = place_group(requests.group_of(item))
+                if isinstance(result, Placed) and item.workload_id is not None:
+                    intent_taken(item.workload_id, item.action, item.facts.replicas, item.actor)
+        except ProductError as error:
+            result = Unplaced(error)
         out.append(result)
     return out
 

@@ -17,7 +17,7 @@ from admission.models import Action, AdmissionRequest, Workload
 from admission.states import RequestState, WorkloadState
 from gpuaas.kernel import clock, ids
 from gpuaas.kernel.actor import Actor
-from gpuaas.kernel.errors import FieldError, InvalidRequest, NotFound, error_for
+from gpuaas.kernel.errors import ConcurrentUpdate, FieldError, InvalidRequest, NotFound, error_for
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.kernel.transitions import advance
 from placement.domain.order import AllocationOrder
@@ -224,6 +224,11 @@ def workload_scale(
     more = replicas - row.replicas
     if more <= 0:
         return _scale_down(row, replicas, actor)
+
+    def intent(item: Item) -> None:
+        _withdraw(row, actor, action=Action.SCALE)
+        _unchanged(row)
+
     ask = Ask(
         row.tenant_id,
         row.project_id,
@@ -243,7 +248,24 @@ def workload_scale(
             free = quota.free_milli // each if quota else 0
             most = max(1, min(more, free, room_for(item, more)))
         ask = replace(ask, replicas=most)
-    return ask_place(ask, actor=actor)
+    return ask_place(ask, actor=actor, intent=intent)
+
+
+def _withdraw(row: Workload, actor: Actor, **which: Any) -> None:
+    """Take what waits for the workload out of the queue: newer intent replaces it."""
+    rows = AdmissionRequest.objects.filter(workload=row, state=RequestState.QUEUED, **which)
+    for request in rows.order_by("pk"):
+        request_withdraw(request_id=request.pk, actor=actor)
+
+
+def _unchanged(row: Workload) -> Workload:
+    """The workload under its lock, as wanted as it was read. Raises what tells otherwise."""
+    fresh = intent_locked(row.pk)
+    if fresh.state != row.state:
+        raise WorkloadStateRefused(f"The workload is {fresh.state}.", state=fresh.state)
+    if fresh.generation != row.generation:
+        raise ConcurrentUpdate("The workload was changed meanwhile.")
+    return fresh
 
 
 def _release(rows: Iterable[Allocation], reason: str, actor: Actor) -> None:
@@ -254,6 +276,7 @@ def _release(rows: Iterable[Allocation], reason: str, actor: Actor) -> None:
 
 def _scale_down(row: Workload, replicas: int, actor: Actor) -> Ticket:
     def change(fresh: Workload) -> None:
+        _withdraw(fresh, actor, action=Action.SCALE)
         gone = _standing(fresh)[: max(0, fresh.replicas - replicas)]
         if fresh.replicas != replicas:
             intent_change(fresh, {"replicas": replicas}, actor)
@@ -381,17 +404,19 @@ def workload_placement(
         row.project_id,
         _order_of(row, zones=zones, datasets=datasets, name=f"{row.name}-m{row.generation}"),
         action=Action.PLACEMENT,
-        replicas=max(1, len(old)),
+        # Fewer than stand while an earlier move is under way: it has both places.
+        replicas=max(1, min(row.replicas, len(old))),
         workload_id=row.pk,
         subject_id=row.pk,
         more={"moves": [str(allocation.pk) for allocation in old]},
     )
-    ticket = ask_place(ask, actor=actor)
-    with transaction.atomic(), platform_scope():
-        fresh = intent_locked(row.pk)
+
+    def intent(item: Item) -> None:
+        fresh = _unchanged(row)
         spec = {**fresh.spec, "zones": list(zones), "datasets": list(datasets)}
         intent_change(fresh, {"spec": spec}, actor)
-    return ticket
+
+    return ask_place(ask, actor=actor, intent=intent)
 
 
 def workload_moved(*, request_id: UUID, actor: Actor) -> int:
@@ -417,11 +442,11 @@ def workload_stop(*, workload_id: UUID, reason: str, actor: Actor) -> Workload:
         if row.state in (WorkloadState.STOPPING, WorkloadState.ENDED):
             return row
         with platform_scope():
-            for request in AdmissionRequest.objects.filter(workload=row, state=RequestState.QUEUED):
-                request_withdraw(request_id=request.pk, actor=actor)
+            _withdraw(row, actor)
             row = intent_locked(row.pk)
             if row.state == WorkloadState.ENDED:
                 return row
+            _withdraw(row, actor)  # What came before the lock was had.
             row = advance(row, "stop", actor=actor, reason=reason)
             _release(_standing(row), reason or "stopped", actor)
             return workload_settle(workload_id=row.pk, actor=actor)
