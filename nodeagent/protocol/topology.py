@@ -165,6 +165,9 @@ class TopologyReport(Message):
             raise WireError(f"{pointer}/gpus", "not_unique", "two GPUs have one UUID")
         if sorted(slot.gpu_index for slot in self.slots) != sorted(indexes):
             raise WireError(f"{pointer}/slots", "bad_format", "not one slot for each GPU")
+        uuid_of = {gpu.index: gpu.uuid for gpu in self.gpus}
+        if any(slot.gpu_uuid != uuid_of[slot.gpu_index] for slot in self.slots):
+            raise WireError(f"{pointer}/slots", "bad_format", "a slot names another GPU's UUID")
         if sorted(slot.index for slot in self.slots) != list(range(len(self.slots))):
             raise WireError(f"{pointer}/slots", "not_unique", "slots are not numbered from 0")
         self._check_exclusive(pointer)

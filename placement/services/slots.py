@@ -10,7 +10,7 @@ from gpuaas.kernel.transitions import advance
 from placement.models import GpuDevice, Node, Slot
 from placement.models.inventory import NicMode
 from placement.node_tasks import TopologyReport, slot_bundle
-from placement.states import SlotState
+from placement.states import NodeState, SlotState
 
 OPEN = (SlotState.CANDIDATE, SlotState.VERIFIED)
 
@@ -34,14 +34,17 @@ def layout_of(slots: Iterable[Slot]) -> tuple[str, int]:
 
 
 def _devices(node: Node, report: TopologyReport) -> list[str]:
-    """Keep what the GPUs are; UUIDs that another node already has are an identity conflict."""
+    """Keep what the GPUs are; UUIDs that another node already has are an identity conflict.
+
+    A retired node has none: its GPUs may come back in another host, or under another name.
+    """
     conflicts = []
     now = clock.db_now()
     for gpu in report.gpus:
         if gpu.uuid is None:
             continue
-        other = GpuDevice.objects.filter(uuid=gpu.uuid).exclude(node=node).first()
-        if other is not None:
+        others = GpuDevice.objects.filter(uuid=gpu.uuid).exclude(node=node)
+        if others.exclude(node__state=NodeState.RETIRED).exists():
             conflicts.append(gpu.uuid)
             continue
         GpuDevice.objects.update_or_create(
