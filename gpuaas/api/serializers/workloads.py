@@ -54,7 +54,9 @@ class ScaleIn(Input):
     """How many replicas shall run."""
 
     replicas = Whole(min_value=1, max_value=MOST_REPLICAS)
-    partial: Any = Flag(required=False, default=False, help_text="Take as many as there is room for.")
+    partial: Any = Flag(
+        required=False, default=False, help_text="Take as many as there is room for."
+    )
     wait = Flag(required=False, default=False)
 
 
