@@ -9,6 +9,7 @@ from django.apps import apps
 from django.db import models
 
 from gpuaas.api import limits
+from gpuaas.api.permissions import rule_of
 from gpuaas.api.routes import Route, routes
 from gpuaas.kernel.guards import guarded_models
 from tests.security.world import World, a_world, asked, body_of
@@ -70,15 +71,8 @@ def is_agents(route: Route) -> bool:
 def caller_for(world: World, route: Route) -> Any:
     if is_agents(route):
         return world.own_node
-    owner_may = route.name.split("-")[0] in {
-        "token",
-        "project",
-        "ssh",
-        "admission",
-        "service",
-        "invitation",
-    }
-    owner_may |= route.name in {"allocation-plan", "allocation-detail", "allocation-release"}
+    rules = [rule_of(route.name, method) for method in route.methods if method != "GET"]
+    owner_may = any(rule is not None and rule.who != "operator" for rule in rules)
     return world.callers["owner" if owner_may else "operator"]
 
 
@@ -108,6 +102,7 @@ def test_no_address_takes_a_member_that_it_does_not_declare(world: World) -> Non
     assert everything() == before
 
 
+ENVELOPE = {"borrow_milli", "drain_after_s", "lend_milli", "on_excess"}
 OPTIONAL: dict[str, set[str]] = {
     "signup": {"full_name"},
     "auth-token": {"code", "name", "scopes", "expires_in_days", "tenant"},
@@ -133,7 +128,39 @@ OPTIONAL: dict[str, set[str]] = {
     "node-drain": {"slot_index"},
     "node-undrain": {"slot_index"},
     "tenant-list": {"tier", "owner_email"},
-    "tenant-envelope": {"reason"},
+    "tenant-suspend": {"suspension"},
+    "tenant-envelope": {"reason", *ENVELOPE},
+    "tenant-envelope-schedule": ENVELOPE,
+    "tenant-caps": {
+        "allocations",
+        "best_band",
+        "shapes",
+        "slots_per_request",
+        "spend_hard_micro",
+        "spend_soft_micro",
+        "zones",
+    },
+    "tenant-burst-list": {"every_s", "on_close"},
+    "project-quota": {"on_excess"},
+    "quota-increase-withdraw": {"reason"},
+    "quota-increase-approve": {"nominal_granted_milli"},
+    "dataset-list": {"nodes", "racks", "required", "storage"},
+    "project-workload-list": {
+        "band",
+        "batch_size",
+        "datasets",
+        "image",
+        "replicas",
+        "spec",
+        "ssh_keys",
+        "zones",
+    },
+    "workload-scale": {"partial"},
+    "workload-placement": {"datasets"},
+    "workload-stop": {"reason"},
+    "cohort-list": {"parent", "title"},
+    "policy-list": {"unblock"},
+    "policy-dry-run": {"last"},
     "agent-task-lease": {"running"},
     "agent-task-complete": {"evidence"},
     "agent-task-fail": {"evidence"},
