@@ -10,13 +10,13 @@ from gpuaas.kernel.models import Event
 from placement.models import Allocation
 from placement.services.endings import deleting_release, excess_drain, suspended_release
 from placement.services.queue import cycle_run, cycle_sweep
-from placement.services.workloads import workload_moved, workload_settle
+from placement.services.workloads import workload_moved, workload_not_moved, workload_settle
 
 PART = system("workloads")
 
 
 def capacity_freed(event: Event) -> None:
-    """Somebody may have waited for what an allocation gave back."""
+    """Somebody may have waited for what an allocation gave back, or moved to it in vain."""
     if event.subject_id is None:
         return
     row = Allocation.objects.select_related("node__pool").filter(pk=event.subject_id).first()
@@ -24,6 +24,7 @@ def capacity_freed(event: Event) -> None:
         return
     cycle_run(row.node.pool.name)
     if row.workload_id is not None:
+        workload_not_moved(request_id=row.request_id, actor=PART)
         workload_settle(workload_id=row.workload_id, actor=PART)
 
 

@@ -168,8 +168,10 @@ def _own(node: Node, task_id: UUID) -> NodeTask:
 @transaction.atomic
 def task_heartbeat(*, node: Node, task_id: UUID, message: HeartbeatRequest) -> HeartbeatAnswer:
     """Extend the lease; a cancelled task is asked to stop."""
-    task = _own(node, task_id)
     now = clock.db_now()
+    # The node before its task, as a release locks them.
+    Node.objects.filter(pk=node.pk).update(last_seen_at=now)
+    task = _own(node, task_id)
     if task.state == TaskState.CANCELLED:
         return HeartbeatAnswer(lease_expires_at=int(now.timestamp()), cancel=True)
     if task.state != TaskState.LEASED or task.lease_epoch != message.lease_epoch:
@@ -178,7 +180,6 @@ def task_heartbeat(*, node: Node, task_id: UUID, message: HeartbeatRequest) -> H
     task.lease_until = now + timedelta(seconds=LEASE_S)
     task.step, task.percent = message.step, message.percent
     task.save(update_fields=["lease_until", "step", "percent"])
-    Node.objects.filter(pk=node.pk).update(last_seen_at=now)
     if moved and task.run_id is not None:
         workflow.signal(task.run_id)
     return HeartbeatAnswer(lease_expires_at=int(task.lease_until.timestamp()), cancel=False)

@@ -433,6 +433,20 @@ def workload_moved(*, request_id: UUID, actor: Actor) -> int:
     return len(gone)
 
 
+def workload_not_moved(*, request_id: UUID, actor: Actor) -> int:
+    """Give up a move of which a new allocation came to nothing: what is old stays, alone."""
+    request = AdmissionRequest.objects.get(pk=request_id)
+    if request.action != Action.PLACEMENT:
+        return 0
+    fresh = Allocation.objects.filter(request=request)
+    old = Allocation.objects.filter(pk__in=request.spec.get("moves", []), state__in=STANDING)
+    if not fresh.exclude(state__in=STANDING).exists() or not old.exists():
+        return 0
+    gone = list(fresh.filter(state__in=STANDING).select_related("node"))
+    _release(gone, "not moved", actor)
+    return len(gone)
+
+
 def workload_stop(*, workload_id: UUID, reason: str, actor: Actor) -> Workload:
     """Stop a workload: what waits for it is withdrawn, what it holds is released."""
     with transaction.atomic():

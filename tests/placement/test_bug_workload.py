@@ -136,3 +136,23 @@ def test_the_last_number_asked_for_is_the_number(then: int) -> None:
     row.refresh_from_db()
     assert row.replicas == then
     assert row.allocations.count() == then
+
+
+def test_a_move_of_which_one_part_fails_is_given_up_as_a_whole() -> None:
+    a_catalogue()
+    acme = a_tenant("acme")
+    host = a_host("host-1")
+    row = run_it(acme, slots=1, replicas=2)
+    host.work()
+    old = set(row.allocations.values_list("pk", flat=True))
+    with tenant_scope(acme.tenant.pk):
+        workload_placement(workload_id=row.pk, actor=acme.actor)
+    bad, good = host.lease()
+    host.fail(bad)
+    host.complete(good)
+    for _ in range(3):
+        drive_all()
+        host.work()
+        outbox.sweep()
+    left = row.allocations.exclude(state=AllocationState.RELEASED)
+    assert set(left.values_list("pk", flat=True)) == old
