@@ -62,7 +62,7 @@ def burst_create(
         )
     rule = BurstRule.objects.create(
         tenant=tenant,
-        resource_class=class_named(resource_class),
+        resource_class=class_named(resource_class, pointer="/resource_class"),
         name=checked_name(name),
         extra_milli=amount(extra_milli, "/extra_milli", least=1),
         opens_at=opens_at,

@@ -68,7 +68,7 @@ def increase_ask(
                 errors.FieldError("/justification", "required", f"1 to {LONGEST_TEXT} characters"),
             ),
         )
-    kind = class_named(resource_class)
+    kind = class_named(resource_class, pointer="/resource_class")
     with platform_scope():
         tenant = tenant_locked(tenant_id)
         if tenant.state in GONE:

@@ -56,12 +56,21 @@ def amount(value: object, pointer: str, *, least: int = 0) -> int:
         ) from bad
 
 
-def class_named(name: str) -> ResourceClass:
-    """The resource class of this name. Raises NotFound."""
+def class_named(name: str, *, pointer: str = "") -> ResourceClass:
+    """The resource class of this name.
+
+    Raises InvalidRequest naming the field at ``pointer``, or NotFound where the class is
+    part of the address.
+    """
     kind = ResourceClass.objects.filter(name=name).first()
-    if kind is None:
-        raise errors.NotFound(f"There is no resource class {name!r}.")
-    return kind
+    if kind is not None:
+        return kind
+    detail = f"There is no resource class {name!r}."
+    if not pointer:
+        raise errors.NotFound(detail)
+    raise errors.InvalidRequest(
+        detail, errors=(errors.FieldError(pointer, "unknown", "no class of this name"),)
+    )
 
 
 def tenant_locked(tenant_id: UUID) -> Tenant:
