@@ -142,7 +142,7 @@ def test_the_link_leads_somebody_new_into_the_tenant(acme: TenantWorld) -> None:
     browser = Client()
     page = browser.get(address)
     assert page.headers["Cache-Control"] == "no-store"
-    assert page.headers["Referrer-Policy"] == "no-referrer"
+    assert page.headers["Referrer-Policy"] == "same-origin"
     assert "acme" in page.content.decode()
     weak = browser.post(address, {"password": "short"})
     assert (weak.status_code, Member.objects.filter(user__email=EMAIL).count()) == (400, 0)

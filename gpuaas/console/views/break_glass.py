@@ -89,14 +89,13 @@ class Open(ConsolePage):
         form = WindowForm(request.POST)
         if not form.is_valid():
             return self.show(form, 400)
-        window = break_glass.break_glass_open(
+        break_glass.break_glass_open(
             tenant_id=self.tenant.pk,
             user=self.user,
             reason=form.cleaned_data["reason"],
             minutes=form.cleaned_data["minutes"],
             actor=self.actor,
         )
-        messages.warning(request, f"The window is open until {window.until:%H:%M} UTC.")
         return redirect("portal:home", slug)
 
 

@@ -72,7 +72,8 @@ class Accept(View):
         except InvitationInvalid as gone:
             response = render(request, "portal/invitation.html", {"gone": gone}, status=404)
         response.headers["Cache-Control"] = "no-store"
-        response.headers["Referrer-Policy"] = "no-referrer"
+        # With less than this a browser sends no origin either, and the form could not be trusted.
+        response.headers["Referrer-Policy"] = "same-origin"
         return response
 
     def get(self, request: HttpRequest, secret: str) -> HttpResponse:
