@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import cel
@@ -128,8 +128,3 @@ def forget() -> None:
 def version_of(stamp: str) -> str:
     """The digest of the active rules' names and versions; empty when there are none."""
     return hashlib.sha256(stamp.encode()).hexdigest()[:16] if stamp else ""
-
-
-def names_of(rules: Sequence[Rule]) -> list[str]:
-    """The rules' names with their versions."""
-    return [f"{rule.name}:{rule.version}" for rule in rules]

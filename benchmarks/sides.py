@@ -136,11 +136,6 @@ class Sizes:
     growth: dict[str, dict[int, Pairs]]
     refusals: dict[int, Pairs]
 
-    @property
-    def worst_growth(self) -> float:
-        """The largest ratio of the largest fleet, over the fills."""
-        return max(by[max(by)].ratio for by in self.growth.values())
-
 
 def sizes(benches: dict[int, Bench], *, pairs: int, seconds: float) -> Sizes:
     """Claim p50 in each fleet ÷ that in the smallest, at each fill; and "no capacity".

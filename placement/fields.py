@@ -6,17 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
-UNITS_PER_SLOT = 1000
-"""A node's line: slot k covers [k·1000, (k+1)·1000)."""
-
-WHOLE_NODE = "{[0,2147483647)}"
-
-
-def slot_span(index: int) -> str:
-    """The literal span of one slot, in units."""
-    return f"{{[{index * UNITS_PER_SLOT},{(index + 1) * UNITS_PER_SLOT})}}"
-
-
 if TYPE_CHECKING:
     _Field = models.Field[str, str]
 else:

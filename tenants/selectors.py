@@ -21,7 +21,6 @@ from tenants.models import (
     SkuPrice,
     SshKey,
     Tenant,
-    TierVersion,
     User,
 )
 from tenants.states import TenantState
@@ -130,11 +129,6 @@ def increase_list(
     if tenant_id is not None:
         rows = rows.filter(tenant_id=tenant_id)
     return rows if state is None else rows.filter(state=state)
-
-
-def tier_versions(name: str) -> QuerySet[TierVersion]:
-    """The versions of a tier, the latest first."""
-    return TierVersion.objects.filter(tier__name=name).order_by("-version")
 
 
 def dataset_list(tenant_id: UUID) -> QuerySet[DataSet]:
