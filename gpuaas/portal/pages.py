@@ -51,22 +51,26 @@ class TenantPage(TenantView):
 
     def frame(self) -> Frame:
         """The portal's navigation around this tenant."""
+        reads = self.may("allocations:read")
         waiting = AdmissionRequest.objects.filter(state=RequestState.QUEUED).count()
-        use = (
-            Link("Home", self.url("home"), "home"),
-            Link("Catalogue", self.url("catalogue"), "tag"),
-            Link("Launch", self.url("launch"), "launch"),
+        leases = (
             Link("Allocations", self.url("allocations"), "box"),
             Link("Workloads", self.url("workloads"), "task"),
             Link("Requests", self.url("requests"), "queue", waiting),
             Link("Decisions", self.url("decisions"), "gavel"),
+        )
+        use = (
+            Link("Home", self.url("home"), "home"),
+            Link("Catalogue", self.url("catalogue"), "tag"),
+            Link("Launch", self.url("launch"), "launch"),
+            *(leases if reads else ()),
             Link("Quota", self.url("quota"), "tag"),
         )
         manage = (
             Link("Team and projects", self.url("team"), "team"),
             Link("Invitations and programs", self.url("access"), "user"),
             Link("API tokens", self.url("tokens"), "token"),
-            Link("SSH keys", self.url("ssh-keys"), "key"),
+            *((Link("SSH keys", self.url("ssh-keys"), "key"),) if self.may("keys:read") else ()),
         )
         learn = (Link("Reason codes", reverse("portal:reasons"), "book"),)
         sections = (Section("", use), Section("Manage", manage), Section("Learn", learn))
@@ -80,7 +84,7 @@ class TenantPage(TenantView):
             environment=_ENVIRONMENT,
             tenant=self.tenant,
             tenants=self.tenants,
-            projects=self.projects,
+            projects=self.projects if reads else (),
             crumbs=self.crumbs(),
             window=self.window,
         )
