@@ -119,9 +119,9 @@ def test_what_was_taken_is_free_no_more(place: Place, want: Want) -> None:
 def test_a_pair_keeps_to_one_switch_and_uses_what_is_broken_already() -> None:
     wired = "0.0.0|0.0.0|0.1.0|0.1.0|1.2.0|1.2.0|1.3.0|1.3.0"
     whole = Place(1, 0, 0b1111_1111, 8, wired)
-    assert indices(best_option(whole, Want(2)).mask) == [0, 1]  # type: ignore[union-attr]
+    assert indices(best_option(whole, Want(2)).mask) == [0, 1]  # type: ignore[union-attr]  # it fits
     broken = Place(1, 0, 0b1111_1011, 8, wired)
-    assert indices(best_option(broken, Want(2)).mask) == [0, 1]  # type: ignore[union-attr]
+    assert indices(best_option(broken, Want(2)).mask) == [0, 1]  # type: ignore[union-attr]  # it fits
     single = best_option(broken, Want(1))
     assert single is not None
     assert indices(single.mask) == [0]
