@@ -2,9 +2,10 @@
 
 Isolation, from weak to strong: shared, mig, gpu, vm, node, cluster. Sharing a GPU by time
 (``shared``) gives no isolation of memory or faults: NVIDIA says so of time-slicing (GPU
-Operator documentation, on time-slicing: no memory or fault isolation between replicas), while a MIG instance has memory and fault isolation of its own
-("NVIDIA Multi-Instance GPU User Guide", Introduction). So a tier that promises more than a
-mode gives may not use it, and without isolation only workloads of one tenant share.
+Operator documentation, on time-slicing: no memory or fault isolation between replicas),
+while a MIG instance has memory and fault isolation of its own ("NVIDIA Multi-Instance GPU
+User Guide", Introduction). So a tier that promises more than a mode gives may not use it,
+and without isolation only workloads of one tenant share.
 """
 
 from __future__ import annotations
