@@ -53,6 +53,10 @@ class Platform(RuleBasedStateMachine):
         self.worlds: list[TenantWorld] = [
             a_tenant(f"tenant-{k}", envelope_slots=ENVELOPE) for k in range(TENANTS)
         ]
+        for world in self.worlds:
+            world.order(slots=1)
+        for host in self.hosts:
+            host.work()
 
     def teardown(self) -> None:
         """Forget everything."""
@@ -67,13 +71,24 @@ class Platform(RuleBasedStateMachine):
     def order_a_node(self, tenant: int) -> None:
         tried(self.worlds[tenant].order, "h100.node")
 
-    @rule(which=st.integers(0, 20), tenant=st.integers(0, TENANTS - 1))
+    @rule(which=st.integers(0, 2), tenant=st.integers(0, TENANTS - 1))
     def release(self, which: int, tenant: int) -> None:
-        rows = list(Allocation.objects.order_by("created_at", "id"))
+        rows = list(Allocation.objects.order_by("-created_at", "-id")[:3])
         if rows:
             allocation_release(
                 allocation_id=rows[which % len(rows)].pk, reason="", actor=self.worlds[tenant].actor
             )
+
+    @rule(host=st.integers(0, HOSTS - 1), how=st.sampled_from(["well", "well", "unclean", "fail"]))
+    def work(self, host: int, how: str) -> None:
+        """Everything that is due on the host, in one way."""
+        for task in self.hosts[host].lease():
+            if how == "fail":
+                tried(self.hosts[host].fail, task)
+            else:
+                skipped = ("gpu_scrubbed",) if how == "unclean" else ()
+                tried(self.hosts[host].complete, task, skip=skipped)
+        drive_all()
 
     @rule(host=st.integers(0, HOSTS - 1), most=st.integers(1, 3))
     def lease(self, host: int, most: int) -> None:
@@ -183,8 +198,8 @@ def test_any_order_of_events_keeps_claims_capacity_and_quota_in_agreement() -> N
     run_state_machine_as_test(
         Platform,
         settings=settings(
-            max_examples=12,
-            stateful_step_count=20,
+            max_examples=20,
+            stateful_step_count=25,
             deadline=None,
             derandomize=False,
             suppress_health_check=list(HealthCheck),
