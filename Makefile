@@ -3,7 +3,7 @@ PY := .venv/bin/python
 export PYTHONPATH := .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story up down test check format lock openapi bench bench-claims bench-packing clean
+.PHONY: help setup demo story up down test check format lock openapi bench bench-claims stress bench-packing clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -46,6 +46,9 @@ bench-claims: setup  ## Claim benchmarks; the last line is one JSON object
 
 bench-packing: setup  ## Packing on traces: NODES=file PODS="files" SEEDS=42-51; last line is one JSON object
 	@nice -n 10 $(PY) -m benchmarks.packing --nodes $(NODES) --pods $(PODS) --seeds $(or $(SEEDS),42-51) $(ARGS)
+
+stress: setup  ## 64 clients on 10 nodes, calm and with kills; ends 0 only if every audit is silent
+	@$(PY) -m benchmarks.stress $(ARGS)
 
 clean:  ## Stop and remove the data folder, caches and .venv
 	@[ ! -x $(PY) ] || $(PY) -m gpuaas.embedded down

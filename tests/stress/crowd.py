@@ -138,7 +138,7 @@ def client(buyers: Sequence[Buyer], journal: Journal, stop: Callable[[], bool], 
                 journal.say("placed", str(ticket.allocation_id), size)
         except ProductError as error:
             journal.say("refused" if error.code in FINE else error.code)
-            time.sleep(chance.uniform(0.02, 0.08))  # room for the hosts to work
+            time.sleep(chance.uniform(0.03, 0.2))  # room for the hosts to work
         except LOST:
             journal.say("lost")
             connections.close_all()
