@@ -75,3 +75,11 @@ def test_a_size_at_the_edge_is_refused_with_its_field(
     assert answer.status_code == 400
     assert [e["pointer"] for e in answer.json()["errors"]] == [f"/{field}"]
     assert not Workload.objects.exists()
+
+
+@pytest.mark.parametrize("spec", [[], "x", 3, {"model": {"note": "x" * 17_000}}])
+def test_a_specification_is_an_object_of_bounded_size(caller: Caller, spec: object) -> None:
+    refused = caller.post(NEW, {**JOB, "spec": spec})
+    assert refused.status_code == 400
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["/spec"]
+    assert not Workload.objects.exists()

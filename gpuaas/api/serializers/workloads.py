@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from rest_framework import serializers
@@ -12,12 +13,31 @@ from gpuaas.api.serializers.common import Named
 from placement.services.workloads import KINDS, MOST_BATCH, MOST_REPLICAS
 
 BANDS = 32_767
+MOST_SPEC_BYTES = 16_384
 
 
 def _names() -> serializers.ListField:
     return serializers.ListField(
         child=Text(max_length=120), max_length=64, required=False, default=list
     )
+
+
+class Spec(JsonObject):
+    """An object of bounded size: it is kept with the workload and with every decision on it."""
+
+    default_error_messages = {  # noqa: RUF012 - DRF's own form
+        "wrong_type": "Expected an object.",
+        "too_large": "At most {most} bytes of JSON.",
+    }
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Refuses lists and scalars, and what is too large."""
+        value = super().to_internal_value(data)
+        if not isinstance(value, dict):
+            self.fail("wrong_type")
+        if len(json.dumps(value)) > MOST_SPEC_BYTES:
+            self.fail("too_large", most=MOST_SPEC_BYTES)
+        return value
 
 
 class WorkloadQuery(Paged):
@@ -45,9 +65,7 @@ class WorkloadIn(Input):
     batch_size = Whole(
         min_value=1, max_value=MOST_BATCH, required=False, allow_null=True, default=None
     )
-    spec = JsonObject(
-        required=False, default=dict, help_text="Of a model: its figures under 'model'."
-    )
+    spec = Spec(required=False, default=dict, help_text="Of a model: its figures under 'model'.")
 
 
 class ScaleIn(Input):
