@@ -31,6 +31,7 @@ class Cluster:
     folder: Path
     postgres: Postgres
     valkey: Valkey
+    secret: str
 
     def url(self, database: str = DATABASE, role: str = PLATFORM) -> str:
         """The address of one database, as the platform's role unless told otherwise."""
@@ -44,7 +45,7 @@ class Cluster:
             "DATABASE_OWNER_URL": self.url(database, OWNER),
             "REDIS_URL": self.valkey.url,
             "GPUAAS_DATA_DIR": str(self.folder),
-            "GPUAAS_SECRET_KEY": secrets.token_urlsafe(50),
+            "GPUAAS_SECRET_KEY": self.secret,
             "GPUAAS_CONTROL_KEY_FILE": str(self.folder / "secrets" / "control_ed25519.pem"),
             "GPUAAS_LOG_LEVEL": "ERROR",
             "DJANGO_SETTINGS_MODULE": "gpuaas.settings",
@@ -104,7 +105,7 @@ def started(*, durable: bool = True) -> Iterator[Cluster]:
         valkey.launch()
         postgres.start()
         valkey.wait()
-        yield Cluster(folder, postgres, valkey)
+        yield Cluster(folder, postgres, valkey, secrets.token_urlsafe(50))
     finally:
         postgres.stop()
         valkey.stop()

@@ -79,6 +79,7 @@ class ThingSerializer(serializers.ModelSerializer[Thing]):
     class Meta:
         model = Thing
         fields = ("id", "name", "slots", "spec", "created_at")
+        read_only_fields = ("created_at",)
 
 
 class Things(generics.CreateAPIView[Thing]):

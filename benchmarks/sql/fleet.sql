@@ -32,7 +32,7 @@ BEGIN
            free_count, free_mask, exclusive_mask, layout, schedulable, boot_id, agent_version,
            last_seen_at, health, conditions, observed, observed_seq, topology, projected,
            family_id, pool_id)
-    SELECT gen_random_uuid(), 1, format('%s-%s', p_pool, g), 'ready', 'any', 'z1', 'b1',
+    SELECT gen_random_uuid(), 1, format('%s-%s', p_pool, v_first + g), 'ready', 'any', 'z1', 'b1',
            format('r%s', g / 16), 1, 8, 8, 255, 255,
            '0.0.0|0.0.0|0.1.0|0.1.0|1.2.0|1.2.0|1.3.0|1.3.0',
            p_closed = 0 OR g % p_closed <> 0, 'boot-1', '1.0', now(), 'ok', '[]', '{}', 1,
