@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=f"NO BROWSER at {CHROMIUM}: not tested"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """One browser for the run."""
     # Playwright's loop lives in this thread; Django would take it for an async context.

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
+from gpuaas.kernel import seals
 from tenants.models import SlaTier, Tenant
+
+SEAL_WITHIN_S = 30.0
 
 
 def tenant(slug: str) -> Tenant:
@@ -11,3 +16,18 @@ def tenant(slug: str) -> Tenant:
         name="standard", defaults={"title": "Standard", "priority_band": 1, "preemptible": False}
     )
     return Tenant.objects.create(name=slug, slug=slug, tier=tier)
+
+
+def sealed(count: int) -> int:
+    """Seal until so many events are in the chains, and say how many are.
+
+    The sealer stops below the oldest transaction that runs anywhere in the cluster; another
+    test's, in a database of its own, holds it up for as long as it lasts.
+    """
+    done = 0
+    end = time.monotonic() + SEAL_WITHIN_S
+    while True:
+        done += seals.sweep()
+        if done >= count or time.monotonic() > end:
+            return done
+        time.sleep(0.02)

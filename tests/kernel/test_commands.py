@@ -12,13 +12,14 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
 
-from gpuaas.kernel import anchors, audits, clock, events, outbox, retention, seals, workflow
+from gpuaas.kernel import anchors, audits, clock, events, outbox, retention, workflow
 from gpuaas.kernel.actor import SYSTEM
 from gpuaas.kernel.audits import Finding
 from gpuaas.kernel.chain import PLATFORM
 from gpuaas.kernel.lifecycle import registered
 from gpuaas.kernel.models import Delivery, Event, WorkflowRun
 from gpuaas.kernel.workflow import Step, Wait
+from tests.kernel.factories import sealed
 from tests.kernel.runs import Script, begin
 
 
@@ -80,7 +81,7 @@ def test_a_run_that_no_worker_looks_at_is_found(
 def test_events_verify_ends_with_what_it_found(tmp_path: Path) -> None:
     heads = tmp_path / anchors.NAME
     events.record(kind="kernel.test.happened", actor=SYSTEM)
-    seals.sweep()
+    assert sealed(1) == 1
     code, said = ask("events_verify", "--heads", str(heads))
     assert (code, said.startswith("1 events in 1 chains, 0 findings")) == (0, True)
     line = anchors.Head("2030", 9, PLATFORM, 7, bytes(32)).line()

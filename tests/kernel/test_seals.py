@@ -17,6 +17,7 @@ from gpuaas.kernel import anchors, events, ids, seals, verifier
 from gpuaas.kernel.actor import SYSTEM
 from gpuaas.kernel.chain import PLATFORM, canonical
 from gpuaas.kernel.models import Event, EventSeal, Lease
+from tests.kernel.factories import sealed
 
 HAPPENED = "kernel.test.happened"
 
@@ -51,7 +52,7 @@ def history(chains: list[UUID | None], length: int) -> None:
     """Events in several chains, sealed in settled transactions."""
     for n in range(length):
         say(chains[n % len(chains)], n)
-    assert seals.sweep() == length
+    assert sealed(length) == length
 
 
 @pytest.mark.django_db(transaction=True)
@@ -87,7 +88,7 @@ def test_an_event_of_a_running_transaction_holds_up_what_came_after_it() -> None
     assert seals.sweep() == 0
     close.set()
     writer.join()
-    assert seals.sweep() == 2
+    assert sealed(2) == 2
     order = EventSeal.objects.order_by("seq").values_list("event__facts__n", flat=True)
     assert list(order) == [1, 2]
 
@@ -111,6 +112,8 @@ def test_two_sealers_at_once_make_one_chain(heads: Path) -> None:
         sealer.start()
     for sealer in sealers:
         sealer.join()
+    left = 40 - EventSeal.objects.count()
+    assert sealed(left) == left
     assert EventSeal.objects.count() == 40
     assert verifier.verify(heads=heads).found == 0
 
@@ -125,9 +128,9 @@ def test_a_restored_database_goes_on_sealing_where_its_dump_ended(heads: Path) -
     sql("DELETE FROM kernel_eventseal WHERE seq > 3")
     Lease.objects.filter(name=seals.LEASE).update(note={"xid": 1_000_000_000, "id": 3})
     say(None, 6)
-    assert seals.sweep() == 6
+    assert sealed(6) == 6
     say(None, 7)
-    assert seals.sweep() == 1
+    assert sealed(1) == 1
     assert EventSeal.objects.count() == 7
     assert verifier.verify(heads=heads).found == 0
 
@@ -213,7 +216,7 @@ def test_a_history_rewritten_with_right_digests_still_differs_from_the_anchor(he
     sql("UPDATE kernel_event SET reason = 'rewritten' WHERE facts = '{\"n\": 2}'")
     sql("DELETE FROM kernel_eventseal")
     Lease.objects.filter(name=seals.LEASE).delete()
-    assert seals.sweep() == 6
+    assert sealed(6) == 6
     assert codes(heads) == {"chain_rewritten"}
 
 
