@@ -129,11 +129,12 @@ BEGIN
     UPDATE placement_node SET generation = generation + 1, free_mask = free_mask | v_mask,
            free_count = bit_count((free_mask | v_mask)::bit(64))
      WHERE id = v_node;
-    UPDATE tenants_quotacounter SET used_milli = used_milli - v_amount
-     WHERE tenant_id = v_tenant AND resource_class_id = v_class;
+    -- The order of locks that charging has: the project, then the tenant.
     UPDATE tenants_projectquota SET used_milli = used_milli - v_amount
      WHERE resource_class_id = v_class AND project_id = (
            SELECT project_id FROM placement_allocation WHERE id = p_allocation);
+    UPDATE tenants_quotacounter SET used_milli = used_milli - v_amount
+     WHERE tenant_id = v_tenant AND resource_class_id = v_class;
 END $$;
 
 -- Requests that wait for a pool, with their runs, for the cycle to take.
