@@ -1,0 +1,51 @@
+"""Does a prepared statement answer like any other?"""
+
+from __future__ import annotations
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from gpuaas.kernel import prepared
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_named_values_may_be_used_twice_and_in_any_order() -> None:
+    sql = "SELECT %(b)s::text, %(a)s::int + 1, %(b)s::text"
+    assert prepared.rows(sql, {"a": 1, "b": "x"}) == [("x", 2, "x")]
+    assert prepared.rows(sql, {"a": 2, "b": "y"}) == [("y", 3, "y")]
+
+
+def test_plain_values_come_in_order_and_a_percent_sign_is_itself() -> None:
+    assert prepared.rows("SELECT %s::int, %s::text, 7 %% 4", [1, "a%b"]) == [(1, "a%b", 3)]
+
+
+def test_a_statement_is_prepared_once_per_connection() -> None:
+    sql = "SELECT %s::int AS prepared_once"
+    for value in range(3):
+        prepared.rows(sql, [value])
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %s",
+            ["%prepared_once%"],
+        )
+        assert cursor.fetchone() == (1,)
+
+
+def test_it_takes_part_in_the_transaction_and_raises_as_django_does() -> None:
+    insert = (
+        "INSERT INTO kernel_lease (id, name, holder, epoch, note) "
+        "VALUES (gen_random_uuid(), %s, '', 0, '{}') RETURNING name"
+    )
+    with transaction.atomic():
+        prepared.rows(insert, ["gone"])
+        transaction.set_rollback(True)
+    assert prepared.rows("SELECT count(*) FROM kernel_lease WHERE name = %s", ["gone"]) == [(0,)]
+    prepared.rows(insert, ["kept"])
+    with pytest.raises(IntegrityError):
+        prepared.rows(insert, ["kept"])
+
+
+def test_named_and_plain_placeholders_do_not_mix() -> None:
+    with pytest.raises(ValueError, match="either named placeholders or plain"):
+        prepared.rows("SELECT %(a)s::int, %s::int", {"a": 1})
