@@ -99,14 +99,15 @@ def batch(b: Bench, way: str, *, nodes: int, pairs: int, seconds: float) -> Pair
     ``way`` "cycle" takes waiting requests off the queue (their request and run are there
     already); "batch" writes the very rows of a single claim, 64 in one call.
     """
-    b.rows.execute("SELECT bench.reset()")
-    for pool in POOLS:
-        b.load(pool, nodes // len(POOLS), 0.10)
-    b.settle()
     group = b.clients()
     own = [{"pool": p, "sku": names.slices(p), "slots": SLOTS} for p in POOLS]
 
     def a() -> float:
+        # Every pair begins with the same fleet: batches would fill it before the last one.
+        b.rows.execute("SELECT bench.reset()")
+        for pool in POOLS:
+            b.load(pool, nodes // len(POOLS), 0.10)
+        b.settle()
         if way == "cycle":
             for pool in POOLS:
                 b.rows.execute(
@@ -115,6 +116,7 @@ def batch(b: Bench, way: str, *, nodes: int, pairs: int, seconds: float) -> Pair
                 )
             b.rows.execute("ANALYZE admission_admissionrequest")
         outcome = group.act(way, seconds=seconds, own=own)
+        # What still waits must not be looked at by the other side.
         b.rows.execute("DELETE FROM admission_admissionrequest WHERE state = 'queued'")
         b.rows.execute("VACUUM admission_admissionrequest")
         return outcome.per_s
