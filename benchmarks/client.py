@@ -110,6 +110,8 @@ def claim_by_floor(ask: dict[str, Any]) -> Callable[[], str | None]:
         json.dumps(options[1].explained()) if len(options) > 1 else "null",
         f"fewest NUMA nodes and switches, then tightest fit; {json.dumps(options[0].explained())}",
         item.facts.digest(),
+        json.dumps(item.facts.seen()),
+        item.facts.policy_version,
     )
     call = f"SELECT bench.claim(%s, %s{', %s' * len(fixed)})"
     direct = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)

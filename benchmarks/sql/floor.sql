@@ -6,7 +6,8 @@
 CREATE FUNCTION bench.claim(
     p_tenant uuid, p_project uuid, p_sku uuid, p_class uuid, p_tier uuid, p_pool text,
     p_pool_id uuid, p_family uuid, p_slots int, p_gates jsonb, p_spec jsonb, p_actor jsonb,
-    p_steps jsonb, p_params jsonb, p_runner_up jsonb, p_why text, p_digest text)
+    p_steps jsonb, p_params jsonb, p_runner_up jsonb, p_why text, p_digest text, p_facts jsonb,
+    p_policy text)
 RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
     v_node uuid; v_num int; v_free bigint; v_mask bigint := 0; v_k int := 0; v_left int := p_slots;
@@ -44,10 +45,10 @@ BEGIN
             p_actor);
     INSERT INTO admission_decision (
            id, tenant_id, request_id, verdict, code, gates, winner, runner_up, why,
-           envelope_version, digest)
+           envelope_version, digest, facts, policy_version)
     VALUES (v_decision, p_tenant, v_request, 'admit', '', p_gates,
             jsonb_build_object('node_num', v_num, 'slots', v_indices), p_runner_up, p_why, 1,
-            p_digest);
+            p_digest, p_facts, p_policy);
     INSERT INTO placement_allocation (
            id, tenant_id, project_id, request_id, sku_id, name, shape, slots, tier, state,
            version, outcome, outcome_code, outcome_detail, node_id, run_id, attempt, image,
