@@ -75,6 +75,8 @@ class TaskState(TextChoices):
 A, C, S, N, K = AllocationState, ClaimState, SlotState, NodeState, TaskState
 
 LIVE_CLAIM = (C.RESERVED, C.ACTIVE, C.RELEASING, C.CLEANUP_BLOCKED)
+LIVE = [str(state) for state in LIVE_CLAIM]
+"""The live states as the database has them."""
 
 ALLOCATION = Lifecycle(
     "placement.allocation",

@@ -15,6 +15,7 @@ Limit = Annotated[
     int | None,
     typer.Option("--limit", min=1, help=f"At most this many (default {PAGE_LIMIT}).", metavar="N"),
 ]
+State = Annotated[str | None, typer.Option("--state", help="Only this state.")]
 All = Annotated[bool, typer.Option("--all", help="Everything, page after page.")]
 
 

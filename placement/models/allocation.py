@@ -18,7 +18,7 @@ from placement.models.inventory import Slot
 from placement.models.node import Node
 from tenants.models import Project, ResourceClass, Sku, Tenant
 
-LIVE = Q(state__in=[str(s) for s in states.LIVE_CLAIM])
+LIVE = Q(state__in=states.LIVE)
 
 
 class Observed(models.TextChoices):

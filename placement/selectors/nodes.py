@@ -15,9 +15,7 @@ from placement.domain.capacity import NodeFacts, posture
 from placement.domain.picture import ClaimFact, NodePicture, SlotFact, picture_from
 from placement.domain.truth import FourStates, Truth
 from placement.models import Claim, Node, NodeDrain, NodeTask, Slot
-from placement.states import LIVE_CLAIM, SlotState, TaskState
-
-LIVE = [str(state) for state in LIVE_CLAIM]
+from placement.states import LIVE, SlotState, TaskState
 
 _FACTS = """
 SELECT n.id, n.state, n.health, n.conditions, n.free_count,
@@ -58,27 +56,30 @@ def node_named(name_or_id: str) -> Node:
     return found
 
 
-def postures_of(node_ids: Iterable[UUID]) -> dict[UUID, str]:
-    """The posture of each host, derived from claims and evidence in one statement."""
+def facts_of(node_ids: Iterable[UUID]) -> dict[UUID, NodeFacts]:
+    """What posture and schedulability are derived from, of each host, in one statement."""
     with connection.cursor() as cursor:
         cursor.execute(_FACTS, [list(node_ids)])
         rows = cursor.fetchall()
     return {
-        row[0]: posture(
-            NodeFacts(
-                state=row[1],
-                health=row[2],
-                blocking_conditions=tuple(c["code"] for c in json.loads(row[3])),
-                free=row[4],
-                approved=row[5],
-                draining=row[6],
-                whole_claimed=row[7] > 0,
-                slot_claims=row[8],
-                cleanup_blocked=row[9],
-            )
+        row[0]: NodeFacts(
+            state=row[1],
+            health=row[2],
+            blocking_conditions=tuple(c["code"] for c in json.loads(row[3])),
+            free=row[4],
+            approved=row[5],
+            draining=row[6],
+            whole_claimed=row[7] > 0,
+            slot_claims=row[8],
+            cleanup_blocked=row[9],
         )
         for row in rows
     }
+
+
+def postures_of(node_ids: Iterable[UUID]) -> dict[UUID, str]:
+    """The posture of each host, derived from claims and evidence in one statement."""
+    return {node_id: posture(facts) for node_id, facts in facts_of(node_ids).items()}
 
 
 def posture_of(node: Node) -> str:

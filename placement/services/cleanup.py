@@ -11,10 +11,10 @@ from gpuaas.kernel import clock, errors, events, ids, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.transitions import advance
-from placement.errors import NotBlocked, ReasonMissing, SecondPersonNeeded
+from placement.errors import NotBlocked, SecondPersonNeeded
 from placement.models import Allocation, Claim, ClaimDevice, CleanupOverride, NodeTask
-from placement.services.nodes import locked, recount
-from placement.states import LIVE_CLAIM, AllocationState, ClaimState, Outcome, TaskState
+from placement.services.nodes import locked, need_reason, recount
+from placement.states import LIVE, AllocationState, ClaimState, Outcome, TaskState
 from tenants.errors import PersonNeeded
 from tenants.models import User
 from tenants.services.access import person_id_of
@@ -22,7 +22,6 @@ from tenants.services.second_factor import given_lately_or_refuse
 from tenants.services.tenancy import quota_return
 
 RELEASE_S = 900
-LIVE = [str(state) for state in LIVE_CLAIM]
 
 
 def _locked(allocation_id: UUID) -> Allocation:
@@ -194,8 +193,7 @@ def release_block(*, allocation_id: UUID, detail: str, actor: Actor) -> Allocati
 
 
 def _blocked(allocation_id: UUID, reason: str) -> Allocation:
-    if not reason.strip():
-        raise ReasonMissing(errors=(errors.FieldError("/reason", "required", "say why"),))
+    need_reason(reason)
     row = _locked(allocation_id)
     if row.state != AllocationState.CLEANUP_BLOCKED:
         raise NotBlocked(f"The allocation is {row.state}.", state=row.state)

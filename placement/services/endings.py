@@ -19,9 +19,9 @@ from gpuaas.kernel.actor import system
 from gpuaas.kernel.errors import ProductError
 from gpuaas.kernel.transitions import advance
 from placement.models import Allocation, Claim
-from placement.services.cleanup import LIVE, release_begin
+from placement.services.cleanup import release_begin
 from placement.services.intents import intent_dropped
-from placement.states import AllocationState, ClaimState, Outcome
+from placement.states import LIVE, AllocationState, ClaimState, Outcome
 from tenants.errors import ENVELOPE_LOWERED, TENANT_DELETING, TenantSuspended
 from tenants.models import QuotaCounter, Tenant
 from tenants.services.deletion import tenant_delete_finish

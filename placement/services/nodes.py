@@ -11,16 +11,16 @@ from django.db import IntegrityError, connection, transaction
 from gpuaas.kernel import clock, errors, events, ids, notify
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
-from placement.domain.capacity import NodeFacts, schedulable
+from placement.domain.capacity import schedulable
 from placement.errors import NodeStateRefused, NothingToApprove, ReasonMissing
 from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool, Slot
 from placement.models.node import Intended
+from placement.selectors.nodes import facts_of
 from placement.services.slots import layout_of
-from placement.states import LIVE_CLAIM, NodeState, SlotState, TaskState
+from placement.states import LIVE, NodeState, SlotState, TaskState
 from tenants.errors import NameTaken
 
 DISCOVERY_S = 600
-LIVE = [str(state) for state in LIVE_CLAIM]
 
 
 def need_reason(reason: str) -> str:
@@ -39,44 +39,12 @@ def locked(node_id: UUID) -> Node:
     return node
 
 
-def facts_of(node: Node) -> NodeFacts:
-    """What posture and schedulability are derived from, read together."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT (SELECT count(*) FROM placement_slot s
-                     WHERE s.node_id = %(id)s AND s.state = 'approved'),
-                   EXISTS (SELECT FROM placement_nodedrain d WHERE d.node_id = %(id)s
-                            AND d.ended_at IS NULL AND d.slot_index IS NULL),
-                   count(*) FILTER (WHERE c.slot_index < 0),
-                   count(*) FILTER (WHERE c.slot_index >= 0),
-                   count(*) FILTER (WHERE c.state = 'cleanup_blocked')
-              FROM placement_claim c
-             WHERE c.node_num = %(num)s AND c.state = ANY (%(live)s)
-            """,
-            {"id": node.pk, "num": node.num, "live": LIVE},
-        )
-        row = cursor.fetchone()
-    assert row is not None
-    return NodeFacts(
-        state=node.state,
-        draining=row[1],
-        health=node.health,
-        blocking_conditions=tuple(c["code"] for c in node.conditions),
-        approved=row[0],
-        free=node.free_count,
-        whole_claimed=row[2] > 0,
-        slot_claims=row[3],
-        cleanup_blocked=row[4],
-    )
-
-
 def refold(node: Node) -> Node:
     """Fold state, drain, health and evidence into ``schedulable``; the row is locked.
 
     The generation rises with every change, so that a decision on the old facts is void.
     """
-    may = schedulable(facts_of(node))
+    may = schedulable(facts_of([node.pk])[node.pk])
     if may != node.schedulable:
         node.schedulable = may
         node.generation += 1

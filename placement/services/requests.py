@@ -301,12 +301,10 @@ def waiting_code(error: ProductError) -> str:
     return WAITS if error.code in ("sku_unavailable", "never_fits") else error.code
 
 
-@transaction.atomic
-def queue(item: Item, error: ProductError, *, at_capacity: bool = True) -> None:
-    """Let a request wait for what refuses it now, with its decision and its durable run."""
+def _request_row(item: Item, *, amount_milli: int, **more: Any) -> AdmissionRequest:
+    """The request's row, just received; it takes ``amount_milli`` of quota when placed."""
     who = item.authority
-    code = waiting_code(error)
-    request = AdmissionRequest.objects.create(
+    return AdmissionRequest.objects.create(
         pk=item.request_id,
         tenant_id=who.tenant_id,
         project_id=item.project_id,
@@ -319,12 +317,21 @@ def queue(item: Item, error: ProductError, *, at_capacity: bool = True) -> None:
         subject_id=item.subject_id,
         slots=max(item.want.slots, 0),
         replicas=item.facts.replicas,
-        amount_milli=item.facts.amount_milli,
-        wait=item.wait,
+        amount_milli=amount_milli,
         band=item.facts.asked_band,
         spec=item.spec,
         actor=item.actor.as_json(),
-        run_id=item.run_id,
+        **more,
+    )
+
+
+@transaction.atomic
+def queue(item: Item, error: ProductError, *, at_capacity: bool = True) -> None:
+    """Let a request wait for what refuses it now, with its decision and its durable run."""
+    who = item.authority
+    code = waiting_code(error)
+    request = _request_row(
+        item, amount_milli=item.facts.amount_milli, wait=item.wait, run_id=item.run_id
     )
     decision = keep_decision(item, "wait", code, error, at_capacity=at_capacity)
     workflow.start(
@@ -355,25 +362,7 @@ def queue(item: Item, error: ProductError, *, at_capacity: bool = True) -> None:
 
 def admitted(item: Item) -> None:
     """Write down what was admitted and takes no capacity: request, decision, event."""
-    who = item.authority
-    request = AdmissionRequest.objects.create(
-        pk=item.request_id,
-        tenant_id=who.tenant_id,
-        project_id=item.project_id,
-        action=item.action,
-        sku_id=who.sku_id,
-        resource_class_id=who.class_id,
-        tier_id=who.tier_id,
-        pool=who.pool,
-        workload_id=item.workload_id,
-        subject_id=item.subject_id,
-        slots=max(item.want.slots, 0),
-        replicas=item.facts.replicas,
-        amount_milli=0,
-        band=item.facts.asked_band,
-        spec=item.spec,
-        actor=item.actor.as_json(),
-    )
+    request = _request_row(item, amount_milli=0)
     decision = keep_decision(item, "admit", "", None, at_capacity=False)
     advance(request, "admit", actor=item.actor, facts={"decision": str(decision.pk)})
 

@@ -35,7 +35,7 @@ from placement.node_tasks import (
 from placement.services.agents import node_actor
 from placement.services.nodes import locked, refold
 from placement.services.slots import slots_take
-from placement.states import LIVE_CLAIM, AllocationState, NodeState, TaskState
+from placement.states import LIVE, AllocationState, NodeState, TaskState
 
 LEASE_S = 60
 POLL_LEAST_MS, POLL_MOST_MS = 1000, 15_000
@@ -43,7 +43,6 @@ POLL_MS_A_NODE = 15
 NODE_COUNT_TTL_S = 30.0
 RETRY_S = 5
 PLATFORM = system("node-tasks")
-LIVE = [str(state) for state in LIVE_CLAIM]
 
 
 def _new_boot(node: Node, boot_id: str, actor: Actor) -> Node:

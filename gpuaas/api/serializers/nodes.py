@@ -8,19 +8,10 @@ from rest_framework import serializers
 
 from gpuaas.api.fields import Input, JsonObject, Output, Paged, Text, Whole
 from gpuaas.api.serializers.common import ActorOut, FourStates, Named, Reasoned
+from placement.domain.capacity import POSTURES
 from placement.models.inventory import NicMode
 from placement.models.node import Health, Intended
 from placement.states import ClaimState, NodeState, SlotState, TaskState
-
-POSTURES = (
-    "fully_available",
-    "partially_allocated",
-    "fully_allocated",
-    "exclusive_baremetal",
-    "draining",
-    "cleanup_blocked",
-    "unavailable",
-)
 
 
 class NodeName(Text):

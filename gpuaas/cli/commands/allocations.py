@@ -9,7 +9,7 @@ from gpuaas.cli import describe, waiting
 from gpuaas.cli.client import allocation_body, segment
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import ALLOCATION, OPERATION, REQUEST, SSH_KEY, TIMELINE, target
-from gpuaas.cli.listing import All, Limit, show_list
+from gpuaas.cli.listing import All, Limit, State, show_list
 from gpuaas.cli.output import Kind
 from gpuaas.cli.problems import Json, UsageError
 from gpuaas.cli.session import Session, kind_path, strip_kind
@@ -115,7 +115,7 @@ def _reading(allocation: typer.Typer) -> None:
     @command(allocation, "list")
     def allocation_list(
         session: Session,
-        state: Annotated[str | None, typer.Option("--state", help="Only this state.")] = None,
+        state: State = None,
         limit: Limit = None,
         everything: All = False,
     ) -> None:

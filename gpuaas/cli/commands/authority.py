@@ -8,13 +8,12 @@ from gpuaas.cli import describe
 from gpuaas.cli.client import segment
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import COHORT, INCREASE, POLICY, PREVIEW, QUOTA, TENANT, TIER
-from gpuaas.cli.listing import All, Limit, show_list
+from gpuaas.cli.listing import All, Limit, State, show_list
 from gpuaas.cli.problems import UsageError
 from gpuaas.cli.session import Session, kind_path
 
 Id = Annotated[str, typer.Argument(metavar="ID")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")]
-State = Annotated[str | None, typer.Option("--state", help="Only this state.")]
 Tenant = Annotated[str, typer.Argument(metavar="TENANT")]
 TierName = Annotated[str, typer.Argument(metavar="TIER")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -7,7 +7,7 @@ import typer
 from gpuaas.cli import describe, topology, values
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import NODE, TASK
-from gpuaas.cli.listing import All, Limit, show_list
+from gpuaas.cli.listing import All, Limit, State, show_list
 from gpuaas.cli.output import Kind
 from gpuaas.cli.problems import Json
 from gpuaas.cli.session import Session, kind_path
@@ -37,7 +37,7 @@ def _reading(node: typer.Typer) -> None:
     @command(node, "list")
     def node_list(
         session: Session,
-        state: Annotated[str | None, typer.Option("--state", help="Only this state.")] = None,
+        state: State = None,
         limit: Limit = None,
         everything: All = False,
     ) -> None:

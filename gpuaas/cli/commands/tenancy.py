@@ -10,7 +10,7 @@ from gpuaas.cli.client import segment
 from gpuaas.cli.config import read_secret
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import PROJECT, SSH_KEY, TENANT, TOKEN
-from gpuaas.cli.listing import All, Limit, show_list
+from gpuaas.cli.listing import All, Limit, State, show_list
 from gpuaas.cli.output import Kind
 from gpuaas.cli.problems import Json, UsageError
 from gpuaas.cli.session import Session, kind_path
@@ -128,7 +128,7 @@ def _tenants(app: typer.Typer) -> None:
     @command(tenant, "list")
     def tenant_list(
         session: Session,
-        state: Annotated[str | None, typer.Option("--state", help="Only this state.")] = None,
+        state: State = None,
         limit: Limit = None,
         everything: All = False,
     ) -> None:

@@ -8,12 +8,11 @@ from gpuaas.cli import describe, waiting
 from gpuaas.cli.commands.allocations import allocation_id, explain
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import ALLOCATION, OPERATION, REQUEST, SHORTCUTS
-from gpuaas.cli.listing import All, Limit, show_list
+from gpuaas.cli.listing import All, Limit, State, show_list
 from gpuaas.cli.problems import UsageError
 from gpuaas.cli.session import Session, kind_path
 
 Id = Annotated[str, typer.Argument(metavar="ID")]
-State = Annotated[str | None, typer.Option("--state", help="Only this state.")]
 
 
 def register(app: typer.Typer) -> None:

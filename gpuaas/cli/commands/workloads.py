@@ -8,7 +8,7 @@ from gpuaas.cli import describe
 from gpuaas.cli.commands.allocations import explain, is_uuid
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import WORKLOAD
-from gpuaas.cli.listing import All, Limit, show_list
+from gpuaas.cli.listing import All, Limit, State, show_list
 from gpuaas.cli.problems import Json
 from gpuaas.cli.session import Session, kind_path
 
@@ -28,7 +28,7 @@ def _reading(workload: typer.Typer) -> None:
     @command(workload, "list")
     def workload_list(
         session: Session,
-        state: Annotated[str | None, typer.Option("--state", help="Only this state.")] = None,
+        state: State = None,
         limit: Limit = None,
         everything: All = False,
     ) -> None:

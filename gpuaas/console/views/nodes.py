@@ -38,9 +38,8 @@ from placement.selectors import (
 )
 from placement.services import nodes as services
 from placement.services.agents import join_token_create
-from placement.states import LIVE_CLAIM, NodeState, SlotState
+from placement.states import LIVE, NodeState, SlotState
 
-LIVE = [str(state) for state in LIVE_CLAIM]
 TASKS_SHOWN = 12
 EVENTS_SHOWN = 30
 

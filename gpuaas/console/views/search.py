@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from uuid import UUID
-
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.urls import reverse
 
 from admission.models import AdmissionRequest
 from gpuaas.console.pages import ConsolePage
-from gpuaas.kernel.errors import catalogue
+from gpuaas.ui.search import MOST, Hit, reason_hits, straight_to, uuid_of, words_of
 from placement.models import Allocation, GpuDevice, Node, NodeTask
 from tenants.models import Tenant
-
-MOST = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One thing found."""
-
-    kind: str
-    title: str
-    url: str
-    state: str = ""
 
 
 class Search(ConsolePage):
@@ -34,16 +18,13 @@ class Search(ConsolePage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """The hits; the only one, or the only exact one, is gone to at once."""
-        words = request.GET.get("q", "").strip()[:120]
+        words = words_of(request)
         hits = self.hits(words) if words else []
-        exact = [hit for hit in hits if hit.title.lower() == words.lower()]
-        if len(exact or hits) == 1:
-            return redirect((exact or hits)[0].url)
-        return self.page("console/search.html", find=words, hits=hits)
+        return straight_to(words, hits) or self.page("console/search.html", find=words, hits=hits)
 
     def hits(self, words: str) -> list[Hit]:
         """What the words lead to, best kinds first."""
-        pk = _uuid(words)
+        pk = uuid_of(words)
         by_id = Q(pk=pk) if pk else Q(pk__in=[])
         nodes = Node.objects.filter(Q(name__icontains=words) | by_id).order_by("name")[:MOST]
         gpus = GpuDevice.objects.select_related("node").filter(uuid__icontains=words)[:MOST]
@@ -66,20 +47,9 @@ class Search(ConsolePage):
             Hit("Node task", f"{t.kind}", _url("task", t.pk), t.state)
             for t in NodeTask.objects.filter(by_id)
         ]
-        found += [
-            Hit("Reason", entry.code, reverse("portal:reason", args=[entry.code]))
-            for entry in catalogue().values()
-            if words.lower().replace(" ", "_") in entry.code
-        ]
+        found += reason_hits(words)
         return found
 
 
 def _url(name: str, key: object) -> str:
     return reverse(f"console:{name}", args=[key])
-
-
-def _uuid(words: str) -> UUID | None:
-    try:
-        return UUID(words)
-    except ValueError:
-        return None
