@@ -105,8 +105,10 @@ def _deliver_one(delivery_id: int) -> tuple[int, int | None]:
     if attempt is None:
         return 0, None
     with transaction.atomic():
+        # Waits: a rival's failed claim holds this row for a moment, and skipping it would leave
+        # what is ours to rest for the whole lease.
         row = (
-            Delivery.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
+            Delivery.objects.select_for_update(no_key=True, of=("self",))
             .select_related("event")
             .filter(pk=delivery_id, state="pending", attempts=attempt)
             .first()

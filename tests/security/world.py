@@ -6,6 +6,7 @@ import base64
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -69,6 +70,7 @@ class NodeCaller(Caller):
 
     def __init__(self, node: Node) -> None:
         super().__init__()
+        self.sequences = count(1)
         self.key = Ed25519PrivateKey.generate()
         raw = self.key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
         self.credential = NodeCredential.objects.create(
@@ -80,7 +82,7 @@ class NodeCaller(Caller):
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """One signed request, with whatever the address is."""
         raw = b"" if body is None else self.encoded(body)
-        sequence = ids.new_id().int >> 66
+        sequence = next(self.sequences)
         timestamp = int(clock.now().timestamp())
         signed = request_signing_bytes(method, path, sequence, timestamp, raw)
         headers |= {

@@ -132,8 +132,10 @@ def _count_interruption(run: WorkflowRun) -> None:
 def _turn(run_id: UUID, epoch: int) -> bool:
     """One step function and what came of it. True: the next turn may follow at once."""
     with platform_scope():
+        # Waits: a rival's failed claim holds this row for a moment, and skipping it would leave
+        # the run to rest for the whole lease.
         run = (
-            WorkflowRun.objects.select_for_update(no_key=True, skip_locked=True)
+            WorkflowRun.objects.select_for_update(no_key=True)
             .filter(pk=run_id, lease_epoch=epoch)
             .exclude(state__in=ENDED)
             .first()
