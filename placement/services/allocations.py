@@ -29,9 +29,10 @@ from placement.services.engine import (
     Placed,
     Result,
     Unplaced,
-    no_capacity,
+    no_capacity_for,
     place_group,
     place_one,
+    room_for,
 )
 from placement.services.intents import intent_dropped, intent_taken
 from placement.services.queue import waiting
@@ -178,8 +179,12 @@ def allocation_plan(
     *, tenant_id: UUID, project_id: UUID, order: AllocationOrder, actor: Actor
 ) -> Plan:
     """The same decision and search, writing nothing."""
+    return plan_of(Ask(tenant_id, project_id, order), actor=actor)
+
+
+def plan_of(ask: Ask, *, actor: Actor) -> Plan:
+    """What an order for one or several allocations would do; its prices are of all together."""
     with transaction.atomic(), platform_scope():
-        ask = Ask(tenant_id, project_id, order)
         item = requests.item_of(ask, look(ask), actor=actor)
         refused = requests.verdict_error(item.verdict, error_for)
         if not item.facts.project_known:
@@ -188,8 +193,9 @@ def allocation_plan(
         options: list[Option] = []
         if refused is None:
             options = rank(item.places, item.want, limit=2)
-            if not options:
-                refused = no_capacity(item)
+            fitting = len(options[:1]) if ask.replicas == 1 else room_for(item, ask.replicas)
+            if fitting < ask.replicas:
+                refused = no_capacity_for(requests.group_of(item), fitting)
             gates.append(
                 {
                     "gate": "capacity",
@@ -210,8 +216,8 @@ def allocation_plan(
         slots=item.want.slots,
         tier=item.authority.tier,
         image=item.image,
-        price_hour_micro=item.price_hour_micro,
-        price_month_micro=item.price_hour_micro * HOURS_A_MONTH,
+        price_hour_micro=item.price_hour_micro * ask.replicas,
+        price_month_micro=item.price_hour_micro * ask.replicas * HOURS_A_MONTH,
         currency=item.authority.currency,
         resource_class=item.authority.resource_class,
         envelope_before_milli=used,

@@ -8,9 +8,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Min
 
-from admission.domain.headroom import UNKNOWN, Headroom, Model, headroom
+from admission.domain.headroom import Headroom
 from admission.domain.sharing import SharingAnswer, eligible
 from admission.errors import WorkloadStateRefused
 from admission.models import Action, AdmissionRequest, Workload
@@ -21,35 +20,28 @@ from gpuaas.kernel.errors import ConcurrentUpdate, FieldError, InvalidRequest, N
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.kernel.transitions import advance
 from placement.domain.order import AllocationOrder
-from placement.models import Allocation, GpuDevice
+from placement.models import Allocation
 from placement.services import requests
 from placement.services.allocations import (
+    Plan,
     Ticket,
     allocation_release,
     ask_place,
+    plan_of,
     request_withdraw,
 )
 from placement.services.bundle import Item
 from placement.services.engine import room_for
 from placement.services.intents import intent_change, intent_locked
+from placement.services.memory import memory_of, whole_number
 from placement.snapshots import Ask, look
 from placement.states import AllocationState
-from tenants.models import Sku
 from tenants.services.tenancy import checked_name
 
 KINDS: Final = {"job": Action.JOB, "service": Action.SERVICE, "model": Action.MODEL}
 MOST_REPLICAS: Final = 1024
 MOST_BATCH: Final = 1_000_000
 STANDING: Final = (AllocationState.PLACED, AllocationState.PROVISIONING, AllocationState.ACTIVE)
-_FIGURES: Final = {
-    "parameters": 10**14,
-    "milli_bytes_per_parameter": 16_000,
-    "layers": 10_000,
-    "kv_heads": 10_000,
-    "head_dim": 100_000,
-    "kv_bytes": 16,
-    "context_tokens": 10**9,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,44 +78,42 @@ class WorkloadOrder:
         return replace(made, **changes)
 
 
-def _number(value: Any, pointer: str, most: int, *, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+def _ask(
+    tenant_id: UUID,
+    project_id: UUID,
+    order: WorkloadOrder,
+    *,
+    name: str,
+    workload_id: UUID | None = None,
+) -> Ask:
+    """What admission is asked for a new workload. Raises InvalidRequest naming a wrong field."""
+    action = KINDS.get(order.kind)
+    if action is None:
         raise InvalidRequest(
-            f"{pointer}: a whole number from {least} to {most}.",
-            errors=(FieldError(pointer, "out_of_range", f"{least} to {most}"),),
+            f"There is no kind {order.kind!r}.",
+            errors=(FieldError("/kind", "unknown", "job, service or model"),),
         )
-    return value
+    whole_number(order.replicas, "/replicas", MOST_REPLICAS)
+    if order.batch_size is not None:
+        whole_number(order.batch_size, "/batch_size", MOST_BATCH)
+    fits = None
+    if order.kind == "model":
+        fits = memory_of(order.sku, order.slots, order.batch_size, order.spec)
+    return Ask(
+        tenant_id,
+        project_id,
+        order.allocation(name=name),
+        action=action,
+        replicas=order.replicas,
+        workload_id=workload_id,
+        headroom=fits,
+        more={"kind": order.kind},
+    )
 
 
-def _model(spec: Mapping[str, Any]) -> Model | None:
-    """The model's figures, or None when some are not given."""
-    given = spec.get("model")
-    if not isinstance(given, Mapping) or set(_FIGURES) - set(given):
-        return None
-    return Model(**{n: _number(given[n], f"/spec/model/{n}", m) for n, m in _FIGURES.items()})
-
-
-def _gpu_bytes(family: str) -> int | None:
-    """The smallest GPU memory in the family, when the memory of each GPU is known."""
-    gpus = GpuDevice.objects.filter(node__family__name=family)
-    if gpus.filter(memory_bytes__isnull=True).exists():
-        return None
-    least: int | None = gpus.aggregate(least=Min("memory_bytes"))["least"]
-    return least
-
-
-def _headroom(
-    sku_name: str, slots: int | None, batch: int | None, spec: Mapping[str, Any]
-) -> Headroom:
-    model = _model(spec)
-    with platform_scope():
-        sku = Sku.objects.filter(name=sku_name).first()
-        if sku is None or model is None:
-            return Headroom(UNKNOWN)
-        gpus = slots or sku.slots_min
-        if sku.shape == "baremetal":
-            gpus = max(1, sku.units_milli // 1000)
-        return headroom(model, batch=batch or 1, gpu_bytes=_gpu_bytes(sku.family), gpus=gpus)
+def workload_plan(*, tenant_id: UUID, project_id: UUID, order: WorkloadOrder, actor: Actor) -> Plan:
+    """The decision and the price of a new workload, writing nothing. Its name may be empty."""
+    return plan_of(_ask(tenant_id, project_id, order, name=order.name), actor=actor)
 
 
 def workload_create(
@@ -134,20 +124,8 @@ def workload_create(
     A model's memory is checked against its figures in ``spec["model"]`` first. Refused as an
     allocation is; with ``wait`` the workload stays submitted until its reason has ended.
     """
-    action = KINDS.get(order.kind)
-    if action is None:
-        raise InvalidRequest(
-            f"There is no kind {order.kind!r}.",
-            errors=(FieldError("/kind", "unknown", "job, service or model"),),
-        )
-    replicas = _number(order.replicas, "/replicas", MOST_REPLICAS)
-    if order.batch_size is not None:
-        _number(order.batch_size, "/batch_size", MOST_BATCH)
-    name, workload_id = checked_name(order.name), ids.new_id()
-    spec = dict(order.spec)
-    fits = None
-    if order.kind == "model":
-        fits = _headroom(order.sku, order.slots, order.batch_size, spec)
+    name, workload_id, spec = checked_name(order.name), ids.new_id(), dict(order.spec)
+    ask = _ask(tenant_id, project_id, order, name=name, workload_id=workload_id)
 
     def intent(item: Item) -> None:
         Workload.objects.create(
@@ -158,7 +136,7 @@ def workload_create(
             name=name,
             sku_id=item.authority.sku_id,
             slots=max(item.want.slots, 0),
-            replicas=replicas,
+            replicas=order.replicas,
             band=item.facts.asked_band,
             batch_size=order.batch_size,
             spec={
@@ -170,16 +148,6 @@ def workload_create(
             },
         )
 
-    ask = Ask(
-        tenant_id,
-        project_id,
-        order.allocation(name=name),
-        action=action,
-        replicas=replicas,
-        workload_id=workload_id,
-        headroom=fits,
-        more={"kind": order.kind},
-    )
     return ask_place(ask, actor=actor, intent=intent)
 
 
@@ -219,7 +187,7 @@ def workload_scale(
     ``partial`` takes as many as there is room for, at least one. Scaling down releases the
     newest first.
     """
-    _number(replicas, "/replicas", MOST_REPLICAS)
+    whole_number(replicas, "/replicas", MOST_REPLICAS)
     row = _workload(workload_id)
     more = replicas - row.replicas
     if more <= 0:
@@ -323,11 +291,11 @@ def _decide(
 
 def workload_batch_size(*, workload_id: UUID, batch_size: int, actor: Actor) -> Ticket:
     """Change the batch size; a model's memory is checked first. Reversible by the same call."""
-    _number(batch_size, "/batch_size", MOST_BATCH)
+    whole_number(batch_size, "/batch_size", MOST_BATCH)
     row = _workload(workload_id)
     fits = None
     if row.kind == "model":
-        fits = _headroom(row.sku.name, row.slots, batch_size, row.spec)
+        fits = memory_of(row.sku.name, row.slots, batch_size, row.spec)
     return _decide(
         row,
         Action.BATCH_SIZE,
@@ -360,7 +328,7 @@ def gpu_sharing(*, workload_id: UUID, mode: str, actor: Actor) -> Ticket:
 
 def workload_priority(*, workload_id: UUID, band: int, actor: Actor) -> Ticket:
     """Change the priority within the tier's band; what waits for the workload is re-ordered."""
-    _number(band, "/band", 32_767, least=0)
+    whole_number(band, "/band", 32_767, least=0)
     row = Workload.objects.select_related("sku").filter(pk=workload_id).first()
     if row is None:
         raise NotFound

@@ -1,0 +1,66 @@
+"""Does a model fit into the memory of the GPUs that it would get?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.db.models import Min
+
+from admission.domain.headroom import UNKNOWN, Headroom, Model, headroom
+from gpuaas.kernel.errors import FieldError, InvalidRequest
+from gpuaas.kernel.scope import platform_scope
+from placement.models import GpuDevice
+from tenants.models import Sku
+
+_FIGURES: Final = {
+    "parameters": 10**14,
+    "milli_bytes_per_parameter": 16_000,
+    "layers": 10_000,
+    "kv_heads": 10_000,
+    "head_dim": 100_000,
+    "kv_bytes": 16,
+    "context_tokens": 10**9,
+}
+
+
+def whole_number(value: Any, pointer: str, most: int, *, least: int = 1) -> int:
+    """The value, if it is an integer within bounds. Raises InvalidRequest naming the field."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidRequest(
+            f"{pointer}: a whole number from {least} to {most}.",
+            errors=(FieldError(pointer, "out_of_range", f"{least} to {most}"),),
+        )
+    return value
+
+
+def _model(spec: Mapping[str, Any]) -> Model | None:
+    """The model's figures, or None when some are not given."""
+    given = spec.get("model")
+    if not isinstance(given, Mapping) or set(_FIGURES) - set(given):
+        return None
+    return Model(**{n: whole_number(given[n], f"/spec/model/{n}", m) for n, m in _FIGURES.items()})
+
+
+def _gpu_bytes(family: str) -> int | None:
+    """The smallest GPU memory in the family, when the memory of each GPU is known."""
+    gpus = GpuDevice.objects.filter(node__family__name=family)
+    if gpus.filter(memory_bytes__isnull=True).exists():
+        return None
+    least: int | None = gpus.aggregate(least=Min("memory_bytes"))["least"]
+    return least
+
+
+def memory_of(
+    sku_name: str, slots: int | None, batch: int | None, spec: Mapping[str, Any]
+) -> Headroom:
+    """What a model leaves free of the GPUs of a SKU, or that it is not known."""
+    model = _model(spec)
+    with platform_scope():
+        sku = Sku.objects.filter(name=sku_name).first()
+        if sku is None or model is None:
+            return Headroom(UNKNOWN)
+        gpus = slots or sku.slots_min
+        if sku.shape == "baremetal":
+            gpus = max(1, sku.units_milli // 1000)
+        return headroom(model, batch=batch or 1, gpu_bytes=_gpu_bytes(sku.family), gpus=gpus)
