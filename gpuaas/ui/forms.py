@@ -8,7 +8,7 @@ from gpuaas.kernel.errors import ProductError
 
 
 def refuse(form: forms.Form, error: ProductError) -> None:
-    """Put a product's refusal beside the fields that it names."""
+    """Put a product's refusal beside the fields that it names, and say the way out."""
     named = False
     for fault in error.errors:
         field = fault.pointer.strip("/").split("/")[0]
@@ -16,4 +16,4 @@ def refuse(form: forms.Form, error: ProductError) -> None:
             form.add_error(field, fault.detail)
             named = True
     if not named:
-        form.add_error(None, f"{error.detail} ({error.code})")
+        form.add_error(None, f"{error.detail.rstrip('.')}. {error.unblock} ({error.code})")

@@ -159,7 +159,7 @@ def pots_save(tree: Tree, locked: dict[str, CohortCounter]) -> None:
         row.save()
 
 
-def _agreed(tenant: Tenant, kind: ResourceClass) -> tuple[int, int, int | None]:
+def agreed(tenant: Tenant, kind: ResourceClass) -> tuple[int, int, int | None]:
     """Nominal, borrowing limit with what open bursts add, and lending limit."""
     envelope = Envelope.objects.filter(tenant=tenant, resource_class=kind).first()
     extra = BurstRule.objects.filter(
@@ -177,7 +177,7 @@ def enforce(
 
     What is held beyond the new limit is grandfathered and, under a drain, released later.
     """
-    nominal, borrow, lend = _agreed(tenant, kind)
+    nominal, borrow, lend = agreed(tenant, kind)
     counter = counter_locked(tenant, kind)
     old = str(counter.cohort_id) if counter.cohort_id else None
     new = str(tenant.cohort_id) if tenant.cohort_id else None
