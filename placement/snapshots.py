@@ -119,7 +119,10 @@ SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mas
     + _FREE_FOR
     + " LIMIT %(limit)s::int"
 )
-_LOCKED: Final = _SIZE + " FOR NO KEY UPDATE OF n"
+# One node by its number: a statement that may go on to another row while it waits would hold
+# two nodes in an order of its own, and two such statements deadlock.
+_ONE: Final = " n.num = %(num)s::int AND "
+_LOCKED: Final = _SIZE.replace(_FREE_FOR, _ONE + _FREE_FOR) + " FOR NO KEY UPDATE OF n"
 _WITHIN: Final = """
        (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
    AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
@@ -136,7 +139,7 @@ SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mas
     + _FREE_FOR
     + " LIMIT %(limit)s::int"
 )
-_LOCKED_NEAR: Final = _SIZE_NEAR + " FOR NO KEY UPDATE OF n"
+_LOCKED_NEAR: Final = _SIZE_NEAR.replace(_FREE_FOR, _ONE + _FREE_FOR) + " FOR NO KEY UPDATE OF n"
 _ROOM_NEAR: Final = (
     """
 SELECT coalesce(max(n.free_count) FILTER (WHERE n.schedulable), 0),
@@ -299,23 +302,33 @@ def look_many(asks: Sequence[Ask]) -> list[Look | None]:
     return [looks.get(i) for i in range(1, len(asks) + 1)]
 
 
-def candidates(where: Target, want: Want, *, limit: int, lock: bool = False) -> list[Place]:
-    """The best-fitting nodes by free count: an index probe, whatever the fleet's size.
+def candidates(where: Target, want: Want, *, limit: int) -> list[Place]:
+    """The best-fitting nodes by free count: an index probe, whatever the fleet's size."""
+    return _places(where, want, _SIZE, _SIZE_NEAR, {"limit": limit})
 
-    ``lock`` waits for each node's lock and keeps it until the transaction ends.
+
+def locked(where: Target, want: Want, num: int) -> list[Place]:
+    """The node with this number if it still fits, after a wait for its lock.
+
+    The lock is kept until the transaction ends.
     """
+    return _places(where, want, _LOCKED, _LOCKED_NEAR, {"limit": 1, "num": num})
+
+
+def _places(
+    where: Target, want: Want, anywhere: str, near: str, more: dict[str, int]
+) -> list[Place]:
     params = {
         "pool": where.pool_id,
         "family": where.family_id,
         "slots": where.family_slots if want.whole else want.slots,
         "whole": want.whole,
         "nic": want.exclusive_nic,
-        "limit": limit,
+        **more,
     }
     if where.near.anywhere:
-        return [Place(*row) for row in prepared.rows(_LOCKED if lock else _SIZE, params)]
-    params |= _near(where)
-    return [Place(*row) for row in prepared.rows(_LOCKED_NEAR if lock else _SIZE_NEAR, params)]
+        return [Place(*row) for row in prepared.rows(anywhere, params)]
+    return [Place(*row) for row in prepared.rows(near, params | _near(where))]
 
 
 def _near(where: Target) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from gpuaas.kernel.errors import ProductError
 from placement.domain.fit import Board, Option, Place, Want, rank, taken
 from placement.errors import NeverFits, SkuUnavailable
 from placement.services.bundle import Item, commit
-from placement.snapshots import ANYWHERE, Target, candidates, room
+from placement.snapshots import ANYWHERE, Target, candidates, locked, room
 
 LOOKS = 3
 """How often a place is chosen without a lock before a node is locked first."""
@@ -163,12 +163,15 @@ def _place_locked(item: Item, where: Target, ahead: Sequence[Item]) -> Result:
         free = _left_by(ahead, item, where) if ahead else None
         if free is None:
             free = candidates(where, item.want, limit=1)
-        if not rank(free, item.want, limit=1):
+        first = rank(free, item.want, limit=1)
+        if not first:
             break
         with transaction.atomic():
-            places = candidates(where, item.want, limit=1, lock=True)
+            places = locked(where, item.want, first[0].num)
             options = rank(places, item.want, limit=1)
             done = commit([(item, options)], skip_locked=False) if options else {}
+            # A lost try lets its node go: the next one may need another.
+            transaction.set_rollback(0 not in done)
         if 0 in done:
             return Placed(*done[0], options=tuple(options))
     return Unplaced(no_capacity(item))
