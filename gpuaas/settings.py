@@ -247,6 +247,7 @@ SPECTACULAR_SETTINGS = {
         "IncreaseState": "tenants.states.IncreaseState",
         "BurstState": "tenants.states.BurstState",
         "OnExcess": "tenants.models.OnExcess",
+        "AdmissionOutcome": "admission.domain.outcome.OUTCOMES",
         "WorkloadState": "admission.states.WorkloadState",
         "PolicyState": "admission.states.PolicyState",
         "Action": "admission.models.Action",

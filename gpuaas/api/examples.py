@@ -55,3 +55,90 @@ NODE = [_body("a host of rack r7", {"name": "gpu-0017", "zone": "z1", "rack": "r
 ENVELOPE = [
     _body("sixteen slots", {"nominal_milli": 16000, "reason": "contract of November"}),
 ]
+MEMBER = [_body("a colleague", {"email": "grace@example.com", "role": "member"})]
+ROLE = [_body("one who only reads", {"role": "viewer"})]
+ENTITLEMENT = [
+    _body(
+        "for one quarter",
+        {"sku": "h100-slice", "until": "2027-04-01T00:00:00Z", "reason": "a trial until April"},
+    )
+]
+CATALOGUE = [_body("only what is granted", {"catalogue": "listed", "reason": "contract 17"})]
+DATASET = [
+    _body(
+        "near its storage",
+        {"name": "imagenet", "zones": ["z1"], "storage": ["nvme-pool-a"], "required": True},
+    )
+]
+DATASET_VERSION = [_body("copied to a second zone", {"zones": ["z1", "z2"]})]
+WORKLOADS = [
+    _body(
+        "a job of two replicas",
+        {"kind": "job", "name": "train", "sku": "h100-slice", "slots": 4, "replicas": 2},
+    ),
+    _body(
+        "a model whose memory is checked",
+        {
+            "kind": "model",
+            "name": "chat",
+            "sku": "h100-slice",
+            "slots": 2,
+            "batch_size": 16,
+            "spec": {
+                "model": {
+                    "parameters": 8_000_000_000,
+                    "milli_bytes_per_parameter": 2000,
+                    "layers": 32,
+                    "kv_heads": 8,
+                    "head_dim": 128,
+                    "kv_bytes": 2,
+                    "context_tokens": 8192,
+                }
+            },
+        },
+    ),
+]
+SCALE = [_body("as many as fit, up to eight", {"replicas": 8, "partial": True})]
+BATCH_SIZE = [_body("twice as much", {"batch_size": 32})]
+SHARING = [_body("nobody else on its GPUs", {"mode": "none"})]
+PLACEMENT = [_body("to the zone of its data", {"zones": ["z2"], "datasets": ["imagenet"]})]
+PRIORITY = [_body("after the urgent", {"band": 200})]
+QUOTA_INCREASE = [
+    _body(
+        "for a larger run",
+        {
+            "resource_class": "h100-slot",
+            "nominal_asked_milli": 64000,
+            "justification": "The next run needs 64 slots for two weeks.",
+        },
+    )
+]
+BURST = [
+    _body(
+        "eight more each night",
+        {
+            "resource_class": "h100-slot",
+            "name": "night",
+            "extra_milli": 8000,
+            "opens_at": "2026-12-01T20:00:00Z",
+            "closes_at": "2026-12-02T06:00:00Z",
+            "every_s": 86400,
+            "on_close": "drain",
+            "reason": "unused at night",
+        },
+    )
+]
+CAPS = [_body("four hundred a month", {"spend_hard_micro": 400_000_000, "reason": "the budget"})]
+COHORT = [_body("a lab under its university", {"name": "lab", "parent": "university"})]
+TIER = [
+    _body(
+        "one that may be preempted",
+        {
+            "name": "spot",
+            "title": "Spot",
+            "terms": {"preemptible": True, "preemption": "by_band", "priority_band": 900},
+            "reason": "for what can wait",
+        },
+    )
+]
+TIER_TERMS = [_body("a longer grace", {"terms": {"checkpoint_grace_s": 600}})]

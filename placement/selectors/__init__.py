@@ -11,6 +11,7 @@ from placement.selectors.allocations import (
     request_explain,
     request_list,
 )
+from placement.selectors.holdings import Held, Holdings, holdings_of
 from placement.selectors.leases import deliverable_milli, leases_of_tenant, leases_of_tier
 from placement.selectors.nodes import (
     node_list,
@@ -25,6 +26,8 @@ from placement.selectors.nodes import (
 from placement.selectors.offers import Offer, image_list, offer_list, price_of
 
 __all__ = [
+    "Held",
+    "Holdings",
     "Offer",
     "allocation_explain",
     "allocation_list",
@@ -34,6 +37,7 @@ __all__ = [
     "deliverable_milli",
     "event_actor",
     "event_facts",
+    "holdings_of",
     "image_list",
     "leases_of_tenant",
     "leases_of_tier",

@@ -20,6 +20,7 @@ ACTIONS: dict[str, frozenset[str]] = {
     "tokens:write": frozenset({"owner", "admin", "member", "viewer", "billing"}),
     "members:read": frozenset({"owner", "admin", "member", "viewer", "billing"}),
     "members:write": frozenset({"owner", "admin"}),
+    "tenant:write": frozenset({"owner"}),
     "service_accounts:read": frozenset({"owner", "admin"}),
     "service_accounts:write": frozenset({"owner", "admin"}),
     "events:read": frozenset({"owner", "admin", "member", "viewer"}),

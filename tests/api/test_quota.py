@@ -130,3 +130,20 @@ def test_roles_read_and_only_those_that_manage_ask(acme: TenantWorld) -> None:
         assert caller.get("/caps").status_code == 200
         assert caller.post("/quota-increases", WISH).status_code == status
     assert QuotaIncrease.objects.count() == 1
+
+
+def test_a_data_set_moves_in_versions_and_keeps_them(acme: TenantWorld) -> None:
+    caller = caller_of(acme)
+    caller.post("/datasets", {"name": "imagenet", "zones": ["z1"]})
+    moved = caller.post("/datasets/imagenet/versions", {"zones": ["z2"], "required": False})
+    assert (moved.status_code, moved.json()["version"]) == (201, 2)
+    assert caller.get("/datasets/imagenet").json()["zones"] == ["z2"]
+    assert caller.call("DELETE", "/datasets/imagenet").status_code == 204
+    assert caller.get("/datasets/imagenet").status_code == 404
+    kept = caller.get("/datasets/imagenet/versions").json()["items"]
+    assert [(one["version"], one["zones"]) for one in kept] == [(2, ["z2"]), (1, ["z1"])]
+    assert all(one["retired_at"] for one in kept)
+    late = caller.post("/datasets/imagenet/versions", {"zones": ["z3"]})
+    assert late.status_code == 404
+    nowhere = caller.post("/datasets", {"name": "nowhere"})
+    assert nowhere.json()["errors"][0]["pointer"] == "/zones"

@@ -83,3 +83,39 @@ def test_a_specification_is_an_object_of_bounded_size(caller: Caller, spec: obje
     assert refused.status_code == 400
     assert [error["pointer"] for error in refused.json()["errors"]] == ["/spec"]
     assert not Workload.objects.exists()
+
+
+def test_a_plan_says_what_all_replicas_cost_and_changes_nothing(caller: Caller) -> None:
+    plan = caller.post(f"{NEW}/plan", {**JOB, "replicas": 3})
+    single = caller.post(f"{NEW}/plan", JOB).json()
+    shown = plan.json()
+    assert (plan.status_code, shown["fits"]) == (200, True)
+    assert shown["price_hour_micro"] == 3 * single["price_hour_micro"]
+    assert shown["envelope"]["after"] - shown["envelope"]["before"] == 6000
+    wide = caller.post(f"{NEW}/plan", {**JOB, "slots": 4, "replicas": 3}).json()
+    assert (wide["fits"], wide["decision"]["code"]) == (False, "sku_unavailable")
+    assert wide["decision"]["outcome"] == "no_capacity"
+    assert wide["decision"]["gates"][-1]["facts"]["replicas_fitting"] == 2
+    assert not Workload.objects.exists()
+    assert caller.get("/admission-requests").json()["items"] == []
+
+
+def test_requests_are_told_apart_by_how_they_stand(caller: Caller) -> None:
+    made = caller.post(NEW, JOB).json()["workload"]
+    caller.post(NEW, {**JOB, "slots": 8})
+    caller.post(NEW, {**JOB, "slots": 8, "wait": True})
+    caller.post(NEW, {**JOB, "sku": "h100.slice", "slots": 4, "replicas": 40})
+
+    def standing(query: str) -> list[str]:
+        items = caller.get(f"/admission-requests?{query}").json()["items"]
+        return sorted(f"{item['state']} {item['outcome']}" for item in items)
+
+    assert standing("outcome=admitted") == ["admitted admitted"]
+    assert standing("outcome=no_capacity") == ["denied no_capacity", "queued no_capacity"]
+    assert standing("outcome=denied") == ["denied denied"]
+    assert standing("outcome=waiting_for_authority") == []
+    assert standing(f"workload={made['id']}") == ["admitted admitted"]
+    assert len(standing("action=job.submit")) == 4
+    assert caller.get("/admission-requests?outcome=maybe").status_code == 400
+    explained = caller.get(f"/workloads/{made['id']}/explain").json()
+    assert (explained["action"], explained["outcome"]) == ("job.submit", "admitted")

@@ -19,12 +19,13 @@ from gpuaas.kernel import clock, ids
 from nodeagent.protocol import request_signing_bytes
 from placement.models import Allocation, Node, NodeCredential, NodeTask
 from placement.services import nodes
-from tenants.models import ApiToken, Project, SshKey, User
+from tenants.models import ApiToken, Member, Project, SshKey, User
 from tenants.services import (
     break_glass,
     bursts,
     cohorts,
     datasets,
+    entitlements,
     envelopes,
     increases,
     invitations,
@@ -150,6 +151,10 @@ def a_world() -> World:
     datasets.dataset_declare(
         tenant_id=a.tenant.pk, name=f"{CANARY}-data", zones=["z1"], actor=a.actor
     )
+    entitlements.entitlement_grant(
+        tenant_id=a.tenant.pk, sku="h100.slice", reason="a test", actor=OPERATOR
+    )
+    colleague = a_member(a, "billing")
     tiers.tier_create(name="spare", title="Spare", terms={}, reason="a test", actor=OPERATOR)
     cohorts.cohort_create(name="pair", actor=OPERATOR)
     cohorts.tenant_cohort_set(tenant_id=a.tenant.pk, cohort="pair", reason="a test", actor=OPERATOR)
@@ -227,6 +232,7 @@ def a_world() -> World:
             "tenant": a.tenant.slug,
             "resource_class": "h100-slot",
             "kind": "not-found",
+            "member_id": str(Member.objects.get(tenant=a.tenant, user=colleague).pk),
             "workload_id": job["id"],
             "increase_id": str(wish.pk),
             "dataset": f"{CANARY}-data",
@@ -258,6 +264,7 @@ def missing_of(route: Route) -> dict[str, str]:
             "task_id",
             "increase_id",
             "workload_id",
+            "member_id",
             "dataset",
         )
         if f":{part}>" in route.pattern
@@ -279,6 +286,8 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "ssh-key-list": {"public_key": KEY},
     "service-account-list": {"name": "new", "role": "viewer"},
     "service-account-token-list": {"name": "new"},
+    "member-list": {"email": "watcher@platform.test", "role": "viewer"},
+    "member-role": {"role": "viewer"},
     "invitation-list": {"email": "invited@example.test", "role": "viewer"},
     "invitation-revoke": {},
     "break-glass-list": {"tenant": CANARY, "reason": "to see the matrix", "minutes": 5},
@@ -308,6 +317,7 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "tenant-list": {"name": "new"},
     "tenant-envelope": {"nominal_milli": 64000},
     "project-workload-list": {**JOB, "wait": True},
+    "workload-plan": JOB,
     "workload-scale": {"replicas": 2, "wait": True},
     "workload-batch-size": {"batch_size": 8},
     "workload-sharing": {"mode": "none"},
@@ -322,6 +332,9 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     },
     "quota-increase-withdraw": {},
     "dataset-list": {"name": "new", "zones": ["z1"]},
+    "dataset-version-list": {"zones": ["z1"]},
+    "tenant-entitlement-list": {**_REASON, "sku": "h100.slice"},
+    "tenant-catalogue": {**_REASON, "catalogue": "listed"},
     "tenant-envelope-schedule": {
         **_REASON,
         "nominal_milli": 64_000,

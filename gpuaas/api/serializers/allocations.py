@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
+from admission.domain.outcome import OUTCOMES
+from admission.models import Action
 from admission.states import RequestState
 from gpuaas.api.fields import Flag, Id, Input, JsonObject, Output, Paged, Query, Text, Whole
 from gpuaas.api.serializers.catalogue import Slug
@@ -150,6 +152,13 @@ class RequestQuery(Paged):
     """Filters of a list of admission requests."""
 
     state = serializers.ChoiceField(choices=RequestState.choices, required=False)
+    action = serializers.ChoiceField(choices=Action.choices, required=False)
+    outcome = serializers.ChoiceField(
+        choices=OUTCOMES,
+        required=False,
+        help_text="How it stands: denied is not the same as no capacity.",
+    )
+    workload = serializers.UUIDField(required=False)
     project = serializers.CharField(required=False, max_length=64, help_text="Slug or id.")
 
 
@@ -159,15 +168,21 @@ class AdmissionRequestOut(Output):
     id = serializers.UUIDField()
     name = serializers.CharField(allow_blank=True)
     action = serializers.CharField()
-    project = Named()
-    tenant = Named()
+    project = Named(allow_null=True, help_text="Null where the whole tenant is concerned.")
+    tenant = Named(allow_null=True, help_text="Null for a sign-up that was refused.")
     sku = serializers.CharField(allow_null=True)
     resource_class = serializers.CharField(allow_null=True)
-    tier = serializers.CharField()
+    tier = serializers.CharField(allow_blank=True)
     slots = serializers.IntegerField(help_text="0 means the whole node.")
     amount_milli = serializers.IntegerField()
     wait = serializers.BooleanField()
+    workload = serializers.UUIDField(allow_null=True)
     state = serializers.ChoiceField(choices=RequestState.choices)
+    outcome = serializers.ChoiceField(
+        choices=OUTCOMES,
+        allow_blank=True,
+        help_text="Which of five ends; empty when it was withdrawn or expired.",
+    )
     reason = serializers.CharField(allow_blank=True, help_text="Why it waits or was refused.")
     detail = serializers.CharField(allow_blank=True)
     allocation = serializers.UUIDField(allow_null=True)

@@ -96,15 +96,20 @@ def _places() -> serializers.ListField:
     )
 
 
-class DataSetIn(Input):
-    """Where a set of data lies."""
+class DataSetPlaces(Input):
+    """Where a set of data lies from now on."""
 
-    name = Text(max_length=120)
     zones = _places()
     racks = _places()
     nodes = _places()
     storage = _places()
     required: Any = Flag(required=False, default=True)
+
+
+class DataSetIn(DataSetPlaces):
+    """Where a set of data lies, by its name."""
+
+    name = Text(max_length=120)
 
 
 class DataSetOut(Output):
@@ -120,6 +125,12 @@ class DataSetOut(Output):
     required: Any = serializers.BooleanField()
     declared_by = ActorOut()
     created_at = serializers.DateTimeField()
+
+
+class DataSetVersionOut(DataSetOut):
+    """One version of a data set, in force or not."""
+
+    retired_at = serializers.DateTimeField(allow_null=True)
 
 
 class DataSetList(Output):
@@ -353,6 +364,16 @@ class TierList(Output):
     """All tiers, the most urgent first."""
 
     items = TierOut(many=True)
+
+
+class TierVersionOut(Output):
+    """What a tier promised from a moment on."""
+
+    version = serializers.IntegerField()
+    terms = JsonObject()
+    reason = serializers.CharField(allow_blank=True)
+    actor = ActorOut()
+    created_at = serializers.DateTimeField()
 
 
 class TierTerms(Input):

@@ -7,6 +7,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from admission.domain.outcome import OUTCOMES
 from gpuaas.api.fields import Input, JsonObject, Output, Text
 
 
@@ -89,7 +90,15 @@ class DecisionOut(Output):
 
     decision = serializers.UUIDField(allow_null=True, help_text="Null for a plan: nothing is kept.")
     request = serializers.UUIDField(allow_null=True)
+    action = serializers.CharField(required=False, help_text="What was asked for.")
     verdict = serializers.ChoiceField(choices=["admit", "wait", "deny"], allow_null=True)
+    outcome = serializers.ChoiceField(
+        source="outcome_class",
+        choices=OUTCOMES,
+        required=False,
+        allow_blank=True,
+        help_text="Denied, waiting for authority, forbidden by place and no capacity are four.",
+    )
     code = serializers.CharField(allow_blank=True)
     detail = serializers.CharField(allow_blank=True)
     unblock = serializers.CharField(allow_blank=True, help_text="What would help.")
@@ -98,6 +107,9 @@ class DecisionOut(Output):
     runner_up = JsonObject(allow_null=True, help_text="For operators.")
     why = serializers.CharField(allow_blank=True)
     envelope_version = serializers.IntegerField()
+    policy_version = serializers.CharField(
+        required=False, allow_blank=True, help_text="Digest of the rules that were active."
+    )
     digest = serializers.CharField(allow_blank=True, help_text="Hash of the facts that were seen.")
     decided_at = serializers.DateTimeField(allow_null=True)
 

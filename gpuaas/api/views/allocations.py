@@ -11,6 +11,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from admission.domain.outcome import outcome_of
 from gpuaas.api import conditional, examples, parking
 from gpuaas.api.base import ProductView, TenantView
 from gpuaas.api.pagination import is_id, page
@@ -112,7 +113,13 @@ def plan_response(view: TenantView, project_id: UUID, order: AllocationOrder) ->
     plan = service.allocation_plan(
         tenant_id=view.tenant_id, project_id=project_id, order=order, actor=view.actor
     )
+    return Response(plan_shown(view, plan))
+
+
+def plan_shown(view: TenantView, plan: service.Plan) -> dict[str, Any]:
+    """A plan over the wire."""
     known = catalogue().get(plan.code)
+    verdict = "admit" if plan.fits else "wait" if plan.would_wait else "deny"
     operator = view.actor.operator
     body = {
         "fits": plan.fits,
@@ -129,7 +136,8 @@ def plan_response(view: TenantView, project_id: UUID, order: AllocationOrder) ->
         "decision": {
             "decision": None,
             "request": None,
-            "verdict": "admit" if plan.fits else "wait" if plan.would_wait else "deny",
+            "verdict": verdict,
+            "outcome_class": outcome_of(verdict, plan.code),
             "code": plan.code,
             "detail": plan.detail,
             "unblock": known.unblock if known else "",
@@ -142,7 +150,7 @@ def plan_response(view: TenantView, project_id: UUID, order: AllocationOrder) ->
             "decided_at": None,
         },
     }
-    return Response(wire.PlanOut(body).data)
+    return dict(wire.PlanOut(body).data)
 
 
 def _place(choice: dict[str, Any] | None) -> str | None:

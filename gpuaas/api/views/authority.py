@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from gpuaas.api import conditional
+from gpuaas.api import conditional, examples
 from gpuaas.api.base import OperatorView
 from gpuaas.api.fields import Query
 from gpuaas.api.serializers import access as access_wire
@@ -101,6 +101,7 @@ class TenantCapsView(OperatorView):
         tags=["tenants"],
         request=wire.CapsIn,
         responses=wire.CapsOut,
+        examples=examples.CAPS,
     )
     def patch(self, request: Request, tenant: str) -> Response:
         """Change the caps that are named. If-Match must name the version that was read."""
@@ -132,6 +133,7 @@ class TenantBursts(OperatorView):
         tags=["tenants"],
         request=wire.BurstIn,
         responses={201: wire.BurstOut},
+        examples=examples.BURST,
     )
     def post(self, request: Request, tenant: str) -> Response:
         """Let it borrow more from its cohort in a window, once or again and again."""

@@ -8,13 +8,16 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from gpuaas.api import examples
 from gpuaas.api.base import OperatorView
-from gpuaas.api.fields import Query
+from gpuaas.api.fields import Paged, Query
+from gpuaas.api.pagination import page
 from gpuaas.api.serializers import authority as wire
+from gpuaas.api.serializers.common import page_of
 from gpuaas.api.views.authority import preview_shown
 from placement.selectors import leases_of_tier
 from tenants import snapshots
-from tenants.models import Cohort, SlaTier
+from tenants.models import Cohort, SlaTier, TierVersion
 from tenants.services import cohorts, tiers
 
 
@@ -51,6 +54,7 @@ class Cohorts(OperatorView):
         tags=["cohorts"],
         request=wire.CohortIn,
         responses={201: wire.CohortOut},
+        examples=examples.COHORT,
     )
     def post(self, request: Request) -> Response:
         """Make a cohort. Its parent never changes."""
@@ -116,6 +120,7 @@ class Tiers(OperatorView):
         tags=["tiers"],
         request=wire.TierIn,
         responses={201: wire.TierOut},
+        examples=examples.TIER,
     )
     def post(self, request: Request) -> Response:
         """Make a tier that nobody has yet."""
@@ -134,6 +139,28 @@ class TierDetail(OperatorView):
         return self.tagged(request, wire.TierOut(row).data, version=row.version)
 
 
+class TierVersions(OperatorView):
+    """What a tier promised, and when."""
+
+    @extend_schema(
+        operation_id="tier_version_list",
+        tags=["tiers"],
+        parameters=[Paged],
+        responses=page_of(wire.TierVersionOut, "TierVersion"),
+    )
+    def get(self, request: Request, tier: str) -> Response:
+        """Every version that was kept, the latest first."""
+        return Response(
+            page(
+                TierVersion.objects.filter(tier=tiers.tier_named(tier)),
+                query=Paged.read(request.query_params),
+                name="tier-versions",
+                order=("-version", "-id"),
+                render=lambda rows: wire.TierVersionOut(rows, many=True).data,
+            )
+        )
+
+
 class TierPreview(OperatorView):
     """What a change of terms would touch."""
 
@@ -144,6 +171,7 @@ class TierPreview(OperatorView):
         tags=["tiers"],
         request=wire.TierTerms,
         responses=wire.PreviewOut,
+        examples=examples.TIER_TERMS,
     )
     def post(self, request: Request, tier: str) -> Response:
         """Whom the terms touch, which get worse, which leases would be below them."""

@@ -14,13 +14,15 @@ from gpuaas.api.pagination import is_id, page
 from gpuaas.api.serializers import access as wire
 from gpuaas.api.serializers.common import page_of
 from gpuaas.kernel.errors import NotFound
+from placement.selectors import holdings_of
 from tenants import selectors
+from tenants.errors import ProjectNotEmpty
 from tenants.models import (
     Envelope,
     Project,
     QuotaCounter,
 )
-from tenants.services import tenancy
+from tenants.services import deletion, tenancy
 
 
 class Projects(TenantView):
@@ -35,7 +37,7 @@ class Projects(TenantView):
     def get(self, request: Request) -> Response:
         """Projects by name."""
         query = Paged.read(request.query_params)
-        rows = Project.objects.all()
+        rows = Project.objects.filter(deleted_at__isnull=True)
         if self.actor.tenant_id:
             rows = selectors.project_list(self.actor.tenant_id)
         return Response(
@@ -66,7 +68,7 @@ class Projects(TenantView):
 
 def project_named(view: TenantView, named: str) -> Project:
     """The project of this slug or id in the caller's tenant. Raises NotFound."""
-    rows = Project.objects.all()
+    rows = Project.objects.filter(deleted_at__isnull=True)
     if view.actor.tenant_id:
         rows = rows.filter(tenant_id=view.actor.tenant_id)
     found = is_id(named)
@@ -83,10 +85,24 @@ def project_named(view: TenantView, named: str) -> Project:
 class ProjectDetail(TenantView):
     """One project."""
 
+    also_fails = (409,)
+
     @extend_schema(operation_id="project_get", tags=["access"], responses=wire.ProjectOut)
     def get(self, request: Request, project: str) -> Response:
         """A project by slug or id."""
         return Response(wire.ProjectOut(project_named(self, project)).data)
+
+    @extend_schema(operation_id="project_delete", tags=["access"], responses={204: None})
+    def delete(self, request: Request, project: str) -> Response:
+        """Close a project in which nothing is held; refused with the list of what is."""
+        row = project_named(self, project)
+        try:
+            deletion.project_delete(project_id=row.pk, actor=self.actor)
+        except ProjectNotEmpty as full:
+            held = holdings_of(tenant_id=row.tenant_id, project_id=row.pk)
+            full.facts |= {"held_count": held.count, "held": held.as_json()}
+            raise
+        return Response(status=204)
 
 
 class Envelopes(TenantView):

@@ -1,4 +1,4 @@
-"""How much may a tenant hold, how does it ask for more, and where does its data lie?"""
+"""How much may a tenant hold, and how does it ask for more?"""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from gpuaas.api import examples
 from gpuaas.api.base import OperatorView, ProductView, TenantView
 from gpuaas.api.fields import Query
 from gpuaas.api.pagination import page
@@ -23,7 +24,7 @@ from gpuaas.kernel.errors import NotFound
 from placement.selectors import deliverable_milli
 from tenants import selectors, snapshots
 from tenants.models import ProjectQuota, QuotaIncrease, TenantCaps
-from tenants.services import datasets, envelopes, increases
+from tenants.services import envelopes, increases
 from tenants.services.caps import caps_view
 
 
@@ -152,6 +153,7 @@ class QuotaIncreases(TenantView):
         tags=["quota"],
         request=wire.IncreaseIn,
         responses={201: wire.IncreaseOut},
+        examples=examples.QUOTA_INCREASE,
     )
     def post(self, request: Request) -> Response:
         """Ask for a larger envelope. One wish a class is open at a time."""
@@ -223,40 +225,6 @@ class QuotaIncreaseRefuse(OperatorView):
         increases.increase_refuse(increase_id=increase_id, actor=self.actor, **given)
         row = selectors.increase_list().get(pk=increase_id)
         return Response(increase_shown(row, operator=True))
-
-
-class DataSets(TenantView):
-    """Where the tenant's data lies."""
-
-    @extend_schema(operation_id="dataset_list", tags=["datasets"], responses=wire.DataSetList)
-    def get(self, request: Request) -> Response:
-        """Data sets by name, in the version that holds."""
-        Query.read(request.query_params)
-        rows = selectors.dataset_list(self.tenant_id)
-        return Response(wire.DataSetList({"items": list(rows)}).data)
-
-    @extend_schema(
-        operation_id="dataset_declare",
-        tags=["datasets"],
-        request=wire.DataSetIn,
-        responses={201: wire.DataSetOut},
-    )
-    def post(self, request: Request) -> Response:
-        """Say where data lies, as the next version of its name."""
-        given = wire.DataSetIn.read(request.data)
-        row = datasets.dataset_declare(tenant_id=self.tenant_id, actor=self.actor, **given)
-        row.refresh_from_db()
-        return Response(wire.DataSetOut(row).data, status=201)
-
-
-class DataSetDetail(TenantView):
-    """One data set."""
-
-    @extend_schema(operation_id="dataset_retire", tags=["datasets"], responses={204: None})
-    def delete(self, request: Request, dataset: str) -> Response:
-        """No request may name it any more; its versions stay in the record."""
-        datasets.dataset_retire(tenant_id=self.tenant_id, name=dataset, actor=self.actor)
-        return Response(status=204)
 
 
 def caps_shown(tenant_id: UUID) -> dict[str, Any]:

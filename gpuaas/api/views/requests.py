@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from admission.models import AdmissionRequest
+from admission.selectors import outcome_standing, requests_standing
 from gpuaas.api.base import TenantView
 from gpuaas.api.pagination import is_id, page
 from gpuaas.api.serializers import allocations as wire
@@ -18,6 +19,7 @@ from gpuaas.api.serializers.common import DecisionOut, page_of
 from gpuaas.kernel.errors import NotFound
 from placement import selectors
 from placement.services import allocations as service
+from tenants.models import Project, SlaTier, Tenant
 
 
 def requests_of(view: TenantView) -> QuerySet[AdmissionRequest]:
@@ -36,21 +38,32 @@ def request_of(view: TenantView, request_id: UUID) -> AdmissionRequest:
     return row
 
 
+def _named(one: Project | Tenant | None) -> dict[str, Any] | None:
+    """By id and name; a change of the tenant itself has no project, a lost sign-up no tenant."""
+    return None if one is None else {"id": one.pk, "name": one.slug}
+
+
+def _tier(tier: SlaTier | None) -> str:
+    return "" if tier is None else tier.name
+
+
 def request_shown(row: AdmissionRequest) -> dict[str, Any]:
     """The representation of a request."""
     body = {
         "id": row.pk,
         "name": str(row.spec.get("name") or ""),
         "action": row.action,
-        "project": {"id": row.project_id, "name": row.project.slug},
-        "tenant": {"id": row.tenant_id, "name": row.tenant.slug},
+        "project": _named(row.project),
+        "tenant": _named(row.tenant),
         "sku": row.sku.name if row.sku else "",
         "resource_class": row.resource_class.name if row.resource_class else "",
-        "tier": row.tier.name,
+        "tier": _tier(row.tier),
         "slots": row.slots,
         "amount_milli": row.amount_milli,
         "wait": row.wait,
+        "workload": row.workload_id,
         "state": row.state,
+        "outcome": outcome_standing(row.state, row.code),
         "reason": row.code,
         "detail": row.detail,
         "allocation": row.allocation_id,
@@ -75,8 +88,11 @@ class AdmissionRequests(TenantView):
         """Requests, newest first: admitted, waiting and refused alike."""
         query = wire.RequestQuery.read(request.query_params)
         rows = requests_of(self)
-        if state := query.get("state"):
-            rows = rows.filter(state=state)
+        for name in ("state", "action", "workload"):
+            if query.get(name):
+                rows = rows.filter(**{name: query[name]})
+        if outcome := query.get("outcome"):
+            rows = rows.filter(requests_standing(outcome))
         if project := query.get("project"):
             found = is_id(project)
             rows = rows.filter(project_id=found) if found else rows.filter(project__slug=project)

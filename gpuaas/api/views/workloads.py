@@ -7,17 +7,19 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from admission.models import AdmissionRequest, Workload
+from gpuaas.api import examples
 from gpuaas.api.base import TenantView
 from gpuaas.api.fields import Input
 from gpuaas.api.pagination import is_id, page
 from gpuaas.api.serializers import allocations as lease_wire
 from gpuaas.api.serializers import workloads as wire
 from gpuaas.api.serializers.common import DecisionOut, page_of
+from gpuaas.api.views.allocations import plan_shown
 from gpuaas.api.views.projects import project_named
 from gpuaas.kernel.errors import NotFound
 from placement import selectors
@@ -123,6 +125,13 @@ class Workloads(TenantView):
         )
 
 
+def order_of(given: dict[str, Any]) -> service.WorkloadOrder:
+    """The order that the services understand."""
+    keys = tuple(dict.fromkeys(given.pop("ssh_keys")))
+    given |= {"zones": tuple(given["zones"]), "datasets": tuple(given["datasets"])}
+    return service.WorkloadOrder(ssh_key_ids=keys, **given)
+
+
 class ProjectWorkloads(TenantView):
     """The way to a new workload."""
 
@@ -133,21 +142,42 @@ class ProjectWorkloads(TenantView):
         tags=["workloads"],
         request=wire.WorkloadIn,
         responses={202: wire.WorkloadTicket},
+        examples=examples.WORKLOADS,
     )
     def post(self, request: Request, project: str) -> Response:
         """Submit a job, create a service or deploy a model: all of its replicas, or none."""
-        given = wire.WorkloadIn.read(request.data)
-        keys = tuple(dict.fromkeys(given.pop("ssh_keys")))
-        given |= {"zones": tuple(given["zones"]), "datasets": tuple(given["datasets"])}
         ticket = service.workload_create(
             tenant_id=self.tenant_id,
             project_id=project_named(self, project).pk,
-            order=service.WorkloadOrder(ssh_key_ids=keys, **given),
+            order=order_of(wire.WorkloadIn.read(request.data)),
             actor=self.actor,
         )
         if ticket.workload_id is None:
             raise NotFound
         return ticket_response(self, ticket, ticket.workload_id)
+
+
+class WorkloadPlan(TenantView):
+    """What a workload would do."""
+
+    remembers = False
+
+    @extend_schema(
+        operation_id="workload_plan",
+        tags=["workloads"],
+        request=wire.WorkloadIn,
+        responses=lease_wire.PlanOut,
+        examples=examples.WORKLOADS,
+    )
+    def post(self, request: Request, project: str) -> Response:
+        """Decide, look for room for every replica, and price them all, changing nothing."""
+        plan = service.workload_plan(
+            tenant_id=self.tenant_id,
+            project_id=project_named(self, project).pk,
+            order=order_of(wire.WorkloadIn.read(request.data)),
+            actor=self.actor,
+        )
+        return Response(plan_shown(self, plan))
 
 
 class WorkloadDetail(TenantView):
@@ -198,7 +228,11 @@ class WorkloadAction(TenantView):
 
 
 def _action(
-    verb: str, change: Callable[..., Ticket], body: type[Input], summary: str
+    verb: str,
+    change: Callable[..., Ticket],
+    body: type[Input],
+    summary: str,
+    shown: list[OpenApiExample],
 ) -> type[WorkloadAction]:
     @extend_schema(
         operation_id=f"workload_{verb}",
@@ -206,6 +240,7 @@ def _action(
         summary=summary,
         request=body,
         responses={202: wire.WorkloadTicket},
+        examples=shown,
     )
     def post(self: WorkloadAction, request: Request, workload_id: UUID) -> Response:
         """Decide, and make the change."""
@@ -221,16 +256,38 @@ def _action(
     return type(name, (WorkloadAction,), {"post": post, "__doc__": f"{summary}."})
 
 
-WorkloadScale = _action("scale", service.workload_scale, wire.ScaleIn, "Run more or fewer replicas")
+WorkloadScale = _action(
+    "scale",
+    service.workload_scale,
+    wire.ScaleIn,
+    "Run more or fewer replicas",
+    examples.SCALE,
+)
 WorkloadBatchSize = _action(
-    "batch_size", service.workload_batch_size, wire.BatchSizeIn, "Change the batch size"
+    "batch_size",
+    service.workload_batch_size,
+    wire.BatchSizeIn,
+    "Change the batch size",
+    examples.BATCH_SIZE,
 )
 WorkloadSharing = _action(
-    "sharing", service.gpu_sharing, wire.SharingIn, "Say how its GPUs may be shared"
+    "sharing",
+    service.gpu_sharing,
+    wire.SharingIn,
+    "Say how its GPUs may be shared",
+    examples.SHARING,
 )
 WorkloadPlacement = _action(
-    "placement", service.workload_placement, wire.PlacementIn, "Move it: new places first"
+    "placement",
+    service.workload_placement,
+    wire.PlacementIn,
+    "Move it: new places first",
+    examples.PLACEMENT,
 )
 WorkloadPriority = _action(
-    "priority", service.workload_priority, wire.PriorityIn, "Change its priority"
+    "priority",
+    service.workload_priority,
+    wire.PriorityIn,
+    "Change its priority",
+    examples.PRIORITY,
 )
