@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from gpuaas.ahead import FLAG, WORD
 from gpuaas.config import CHECKOUT
 from gpuaas.embedded import logs, migrated, processes
 from gpuaas.embedded.postgres import Postgres
@@ -25,7 +26,9 @@ class Part(Protocol):
 
     name: str
     after: tuple[str, ...]
-    """Names of the parts that must have been ready once before this one starts."""
+    """Names of the parts that must have been ready once before this one begins."""
+    ahead: bool
+    """It is started at once and loads its code, and begins when it is told to."""
     once: bool
     """Runs to its end, which must be 0, instead of staying up."""
     patience_s: float
@@ -37,6 +40,8 @@ class Part(Protocol):
     def pid(self) -> int: ...
 
     def launch(self) -> None: ...
+
+    def begin(self) -> None: ...
 
     def ready(self) -> bool: ...
 
@@ -60,6 +65,7 @@ class Program:
         env: Mapping[str, str],
         log_folder: Path,
         after: Sequence[str] = (),
+        ahead: bool = False,
         once: bool = False,
         is_ready: Callable[[], bool] = lambda: True,
         ready_file: Path | None = None,
@@ -73,6 +79,7 @@ class Program:
         self.env = dict(env)
         self.log = log_folder / f"{name}.log"
         self.after = tuple(after)
+        self.ahead = ahead
         self.once = once
         self.is_ready = is_ready
         self.ready_file = ready_file
@@ -98,7 +105,17 @@ class Program:
         self._code = None
         if self.ready_file is not None:
             self.ready_file.unlink(missing_ok=True)
-        self.process = processes.spawn(self.command, log=self.log, env=self.env, cwd=CHECKOUT)
+        self.process = processes.spawn(
+            self.command, log=self.log, env=self.env, cwd=CHECKOUT, listens=self.ahead
+        )
+
+    def begin(self) -> None:
+        """Tells a process that loads ahead that what it stands on is ready."""
+        if not self.ahead or self.process is None or self.process.stdin is None:
+            return
+        # One that has died meanwhile is seen by its exit code.
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as pipe:
+            pipe.write(WORD)
 
     def ready(self) -> bool:
         """Whether it does its work now (for a task: whether it has done it)."""
@@ -140,6 +157,7 @@ class Service:
     """PostgreSQL or Valkey as a part."""
 
     once = False
+    ahead = False
     after: tuple[str, ...] = ()
     patience_s = 300.0  # recovery after a crash reads what was written since the last checkpoint
     grace_s = 20.0
@@ -161,6 +179,9 @@ class Service:
         if isinstance(self.server, Postgres):
             self.server.prepare()
         self.server.launch()
+
+    def begin(self) -> None:
+        """It began when it was launched: nothing is beneath it."""
 
     def ready(self) -> bool:
         """Whether it takes connections (PostgreSQL: and has our roles)."""
@@ -207,35 +228,33 @@ def migrate(env: Mapping[str, str], owner_url: str, log_folder: Path, note: Path
 
 def web(env: Mapping[str, str], host: str, port: int, log_folder: Path) -> Program:
     """The web server: tenants, operators, agents."""
-    command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--no-ws"]
-    command += ["--host", host, "--port", str(port), "--workers", str(WEB_WORKERS)]
-    command += ["--blocking-threads", str(WEB_THREADS), "--respawn-failed-workers"]
-    command += ["--respawn-interval", "0.5", "--workers-kill-timeout", "2"]
-    command += ["gpuaas.wsgi:application"]
+    command = [sys.executable, "-m", "gpuaas.wsgi_server", FLAG, "--host", host]
+    command += ["--port", str(port), "--workers", str(WEB_WORKERS), "--threads", str(WEB_THREADS)]
     return Program(
         "web",
         command,
         env=env,
         log_folder=log_folder,
         after=("migrate", "valkey"),
+        ahead=True,
         is_ready=lambda: answers(host, port, "/readyz"),
     )
 
 
 def worker(env: Mapping[str, str], run_folder: Path, log_folder: Path) -> Program:
-    """The worker, which carries the ticker. Production uses processes (hard time limits)."""
-    command = [sys.executable, "-m", "celery", "-A", "gpuaas", "worker", "--pool", "threads"]
-    command += ["--concurrency", str(WORKER_THREADS), "--without-gossip", "--without-mingle"]
-    command += ["--loglevel", env.get("GPUAAS_LOG_LEVEL", "INFO").upper()]
-    # Celery writes it when it has read the tasks and is about to take them.
+    """The worker, which carries the ticker."""
     pid_file = run_folder / "worker.pid"
-    command += ["--pidfile", str(pid_file)]
+    command: list[str | Path] = [sys.executable, "-m", "gpuaas.celery_worker", FLAG]
+    command += ["--threads", str(WORKER_THREADS), "--pid-file", pid_file]
+    command += ["--log-level", env.get("GPUAAS_LOG_LEVEL", "INFO")]
     return Program(
         "worker",
         command,
-        env=env,
+        # The checks load every page's code, which a worker never runs; the web loads it too.
+        env={**env, "CELERY_SKIP_CHECKS": "1"},
         log_folder=log_folder,
         after=("migrate", "valkey"),
+        ahead=True,
         ready_file=pid_file,
     )
 

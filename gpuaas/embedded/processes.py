@@ -69,16 +69,18 @@ def spawn(
     cwd: Path | None = None,
     run_as: RunAs | None = None,
     on_parent_death: signal.Signals = signal.SIGTERM,
+    listens: bool = False,
 ) -> "subprocess.Popen[bytes]":
     """Starts a child in a process group of its own, its output appended to ``log``.
 
-    Call it from the main thread: the kernel ties the death signal to the calling thread.
+    With ``listens`` its input is a pipe from us, else it has none. Call it from the main
+    thread: the kernel ties the death signal to the calling thread.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
         return subprocess.Popen(
             [str(word) for word in command],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if listens else subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=None if env is None else dict(env),

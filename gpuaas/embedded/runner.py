@@ -45,6 +45,8 @@ class Slot:
     part: Part
     state: State = State.WAITING
     reached: bool = False
+    begun: bool = False
+    """Whether its process was told to begin."""
     failures: int = 0
     restarts: int = 0
     since: float = 0.0
@@ -157,12 +159,15 @@ class Runner:
             time.sleep(QUICK_S)
 
     def _start_if_due(self, slot: Slot, now: float) -> None:
-        waits_for = [name for name in slot.part.after if name in self.slots]
-        if now < slot.not_before or not all(self.slots[name].reached for name in waits_for):
+        if now < slot.not_before or not (slot.part.ahead or self._may_begin(slot)):
             return
         slot.since = now
+        slot.begun = not slot.part.ahead
         slot.part.launch()
         self._move(slot, State.STARTING)
+
+    def _may_begin(self, slot: Slot) -> bool:
+        return all(self.slots[name].reached for name in slot.part.after if name in self.slots)
 
     def _keep_held(self, slot: Slot, now: float) -> None:
         part = slot.part
@@ -183,6 +188,10 @@ class Runner:
         code = part.exit_code()
         if code is not None and not (part.once and code == 0):
             self._failed(slot, now, f"ended with {_exit_words(code)}")
+        elif not slot.begun:
+            if self._may_begin(slot):
+                slot.since, slot.begun = now, True
+                part.begin()
         elif slot.state is State.STARTING:
             if part.ready():
                 slot.reached = True

@@ -62,6 +62,63 @@ def test_a_part_waits_for_what_it_stands_on(bench: Bench) -> None:
     assert bench.until(lambda: runner.healthy)
 
 
+def _loading(loaded: Path, begun: Path) -> list[str]:
+    script = (
+        "import pathlib, time\n"
+        "from gpuaas import ahead\n"
+        f"pathlib.Path({str(loaded)!r}).touch()\n"
+        "ahead.wait_for_word()\n"
+        f"pathlib.Path({str(begun)!r}).touch()\n"
+        "time.sleep(600)\n"
+    )
+    return [sys.executable, "-c", script]
+
+
+def test_a_part_that_loads_ahead_begins_when_what_it_stands_on_is_ready(bench: Bench) -> None:
+    opened, loaded, begun = (bench.folder / name for name in ("opened", "loaded", "begun"))
+    below = bench.program("below", SLEEP, is_ready=opened.exists)
+    above = bench.program(
+        "above", _loading(loaded, begun), after=["below"], ahead=True, is_ready=begun.exists
+    )
+    runner = bench.keep(above, below)
+    assert bench.until(loaded.exists)
+    for _ in range(5):
+        runner.tick()
+    assert not begun.exists()
+    assert runner.slots["above"].state is State.STARTING
+    opened.touch()
+    assert bench.until(lambda: runner.healthy)
+    assert begun.exists()
+
+
+def test_a_part_that_loads_ahead_and_is_started_again_is_told_again(bench: Bench) -> None:
+    loaded, begun = bench.folder / "loaded", bench.folder / "begun"
+    part = bench.program("part", _loading(loaded, begun), ahead=True, is_ready=begun.exists)
+    runner = bench.keep(part)
+    assert bench.until(lambda: runner.healthy)
+    begun.unlink()
+    first = part.pid
+    os.kill(first, signal.SIGKILL)
+    assert bench.until(lambda: runner.healthy and part.pid != first and begun.exists())
+
+
+def test_a_part_that_loads_ahead_ends_when_nobody_is_left_to_tell_it(tmp_path: Path) -> None:
+    loaded, begun = tmp_path / "loaded", tmp_path / "begun"
+    waiting = subprocess.run(
+        _loading(loaded, begun),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=CHECKOUT,
+        check=False,
+        timeout=20,
+    )
+    assert waiting.returncode == 1
+    assert "the runner ended before this part was to begin" in waiting.stderr
+    assert loaded.exists()
+    assert not begun.exists()
+
+
 def test_a_part_that_dies_is_started_again(bench: Bench) -> None:
     runner = bench.keep(bench.program("part", SLEEP))
     assert bench.until(lambda: runner.healthy)
