@@ -75,6 +75,7 @@ from nodeagent.protocol.params import (
     task_slots,
 )
 from nodeagent.protocol.signed import (
+    evidence_signing_bytes,
     params_sha256,
     request_signing_bytes,
     task_envelope,
@@ -96,6 +97,7 @@ from nodeagent.protocol.topology import (
     CPUSET_PATTERN,
     PCI_PATTERN,
     CandidateSlot,
+    DeviceFact,
     Finding,
     Gpu,
     Nic,
@@ -137,6 +139,7 @@ __all__ = [
     "CleanupStep",
     "CompleteRequest",
     "Condition",
+    "DeviceFact",
     "DeviceMode",
     "DiscoverParams",
     "EvidenceStep",
@@ -188,6 +191,7 @@ __all__ = [
     "canonical_json",
     "check_bounds",
     "check_characters",
+    "evidence_signing_bytes",
     "load_json",
     "params_sha256",
     "parse_params",

@@ -39,6 +39,7 @@ class CleanupStep(StrEnum):
     NO_MOUNT = "no_mount"
     NVME_SANITISED = "nvme_sanitised"
     NIC_RESET = "nic_reset"
+    GPU_ERROR_FREE = "gpu_error_free"
     OS_WIPED = "os_wiped"
 
 
@@ -50,6 +51,7 @@ _SLICE_STEPS = (
     CleanupStep.NO_MOUNT,
     CleanupStep.NVME_SANITISED,
     CleanupStep.NIC_RESET,
+    CleanupStep.GPU_ERROR_FREE,
 )
 
 # In the order in which they are done. Every slot of a release must show every step.
@@ -88,6 +90,9 @@ class UuidSource(StrEnum):
     """Where a GPU's UUID comes from."""
 
     NVML = "nvml"
+    AMDSMI = "amdsmi"
+    # Read earlier; the driver that could say it again does not hold the device now.
+    REMEMBERED = "remembered"
     FILE = "file"
     SIMULATED = "simulated"
     UNKNOWN = "unknown"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from nodeagent.protocol.codec import Integer, Many, Message, Text
 from nodeagent.protocol.errors import WireError
-from nodeagent.protocol.kinds import DeviceMode, NicKind, UuidSource
+from nodeagent.protocol.kinds import DeviceMode, NicKind, Presence, UuidSource
 
 PCI_PATTERN = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 CPUSET_PATTERN = r"|\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*"
@@ -68,7 +68,7 @@ class Gpu(Message):
 
 @dataclass(frozen=True)
 class Nic(Message):
-    """One network device. speed is megabits a second."""
+    """One network device. speed is megabits a second; reserved: the host itself lives by it."""
 
     id: Id
     pci: Pci | None
@@ -78,17 +78,19 @@ class Nic(Message):
     speed_mbps: Bandwidth | None
     name: Annotated[str, Text(64)] | None = None
     link_mbps: Bandwidth | None = None
+    reserved: bool = False
 
 
 @dataclass(frozen=True)
 class Nvme(Message):
-    """One NVMe device."""
+    """One NVMe device; reserved: the host itself lives on it."""
 
     id: Id
     pci: Pci | None
     numa: Numa | None
     switch: Id | None
     size_bytes: Bytes | None = None
+    reserved: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,20 @@ class Finding(Message):
     code: Code
     detail: Annotated[str, Text(500)]
     device: Id | None = None
+
+
+@dataclass(frozen=True)
+class DeviceFact(Message):
+    """One thing that was looked at: present with its value, absent, or unknown with a reason.
+
+    device null means the host itself.
+    """
+
+    device: Id | None
+    name: Code
+    presence: Presence
+    value: Annotated[str, Text(500)] | None = None
+    reason: Code | None = None
 
 
 @dataclass(frozen=True)
@@ -154,6 +170,7 @@ class TopologyReport(Message):
     nvlinks: Annotated[tuple[NvLink, ...], Many(8192)]
     findings: Annotated[tuple[Finding, ...], Many(2048)]
     slots: Annotated[tuple[CandidateSlot, ...], Many(256)]
+    facts: Annotated[tuple[DeviceFact, ...], Many(4096)] = ()
 
     def check(self, pointer: str) -> None:
         """Each GPU is in exactly one slot; an exclusive device is in no other slot."""

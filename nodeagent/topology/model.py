@@ -6,13 +6,24 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from nodeagent.protocol import Finding, Gpu, Nic, NumaNode, NvLink, Nvme, NvSwitch, Switch
+from nodeagent.protocol import (
+    DeviceFact,
+    Finding,
+    Gpu,
+    Nic,
+    NumaNode,
+    NvLink,
+    Nvme,
+    NvSwitch,
+    Switch,
+)
 from nodeagent.topology.errors import TopologyError
 from nodeagent.topology.pci import address_key
 
 MAX_GPUS = 256
 MAX_DEVICES = 512
 MAX_FINDINGS = 2000
+MAX_FACTS = 4096
 _MAX_DETAIL = 500
 
 
@@ -20,7 +31,7 @@ _MAX_DETAIL = 500
 class Topology:
     """The neutral model. GPUs are in PCI order and numbered by it.
 
-    cores: per NUMA node the CPU threads of each core, where known.
+    cores: per NUMA node the CPU threads of each core, where known. facts: what else was looked at.
     """
 
     source_format: str
@@ -34,6 +45,7 @@ class Topology:
     nvswitches: tuple[NvSwitch, ...]
     nvlinks: tuple[NvLink, ...]
     findings: tuple[Finding, ...]
+    facts: tuple[DeviceFact, ...] = ()
 
 
 @dataclass
@@ -51,6 +63,7 @@ class Draft:
     nvswitches: list[NvSwitch] = field(default_factory=list)
     nvlinks: list[NvLink] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    facts: list[DeviceFact] = field(default_factory=list)
     _taken: set[str] = field(default_factory=set)
 
     def find(self, code: str, detail: str, device: str | None = None) -> None:
@@ -101,6 +114,7 @@ class Draft:
             nvswitches=tuple(sorted(self.nvswitches, key=lambda one: address_key(one.pci))),
             nvlinks=tuple(self.nvlinks),
             findings=tuple(self.findings),
+            facts=tuple(self.facts[:MAX_FACTS]),
         )
 
     def _used_switches(self) -> tuple[Switch, ...]:

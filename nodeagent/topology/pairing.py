@@ -3,7 +3,8 @@
 The rule, the same for NICs and NVMes; it looks at the tree only, never at a model's name:
 
 1. Only a device with a PCI address can be given to anybody. Functions of one card (same address but
-   for the last digit) are one card and are never split between GPUs.
+   for the last digit) are one card and are never split between GPUs. A card that the host itself
+   lives by (its root disk, the way to its gateway) stays with the host, whole.
 2. A card's home is the nearest bridge above it that has a GPU somewhere below; if no bridge has,
    the NUMA node, if it has a GPU. A card without such a home, or of unknown place, pairs with none.
 3. Better kinds first: InfiniBand and EFA, then Ethernet, then unknown kinds. A GPU that got
@@ -20,7 +21,7 @@ The rule, the same for NICs and NVMes; it looks at the tree only, never at a mod
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from nodeagent.protocol import DeviceMode, Gpu, Nic, NicKind, Nvme, Switch
@@ -65,9 +66,10 @@ def pair(
             below[place].append(gpu)
 
     shares: dict[int, Share] = {}
-    spare = [device.id for device in devices if device.pci is None]
+    kept = {card_of(device.pci) for device in devices if device.pci and device.reserved}
+    spare = [one.id for one in devices if one.pci is None or card_of(one.pci) in kept]
     homes: dict[tuple[int, int, str], list[_Card]] = defaultdict(list)
-    for card in _cards(devices, above):
+    for card in _cards(devices, above, kept):
         home = next((place for place in card.path if place in below), None)
         if home is None:
             spare.extend(card.devices)
@@ -101,10 +103,12 @@ def _serve(waiting: list[Gpu], cards: list[_Card], shares: dict[int, Share]) -> 
     return [device for card in cards[each * len(waiting) :] for device in card.devices]
 
 
-def _cards(devices: Sequence[Nic] | Sequence[Nvme], above: Mapping[str, Switch]) -> list[_Card]:
+def _cards(
+    devices: Sequence[Nic] | Sequence[Nvme], above: Mapping[str, Switch], kept: Set[str]
+) -> list[_Card]:
     functions: dict[str, list[Nic | Nvme]] = defaultdict(list)
     for device in devices:
-        if device.pci is not None:
+        if device.pci is not None and card_of(device.pci) not in kept:
             functions[card_of(device.pci)].append(device)
     cards: list[_Card] = []
     for members in functions.values():

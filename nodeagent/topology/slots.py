@@ -66,6 +66,7 @@ def topology_report(topology: Topology, hostname: str) -> TopologyReport:
         nvlinks=topology.nvlinks,
         findings=(*topology.findings, *derived.findings)[:2048],
         slots=derived.slots,
+        facts=topology.facts,
     )
 
 

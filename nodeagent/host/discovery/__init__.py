@@ -1,0 +1,155 @@
+"""What is this host made of, and which of it is there now?
+
+`discover` reads everything and gives the same model as a topology file does, so that slots are
+derived by one code. `observe_devices` looks again at what is known, cheaply and often. Both read
+below a root, so that a captured tree replays; neither raises because of a device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from nodeagent.host.discovery.bus import PciDevice, read_bus
+from nodeagent.host.discovery.devices import (
+    host_interfaces,
+    mounted_blocks,
+    read_nic,
+    read_nvme,
+)
+from nodeagent.host.discovery.gpus import Libraries, add_gpus, ask_libraries
+from nodeagent.host.discovery.machine import Facts, add_numa, machine_facts
+from nodeagent.host.discovery.memory import GpuMemory
+from nodeagent.host.discovery.observing import DeviceSight, observe_devices
+from nodeagent.host.discovery.sysfs import Tree
+from nodeagent.host.facts import absent, on_the_wire, present
+from nodeagent.host.nvml import Nvml
+from nodeagent.protocol import Nic, Nvme, NvSwitch
+from nodeagent.topology.model import Draft, Topology, collapse_switches
+from nodeagent.topology.nvlink import resolve_links
+from nodeagent.topology.pci import DeviceKind, address_key
+
+__all__ = ["DeviceSight", "GpuMemory", "discover", "observe_devices"]
+
+
+def discover(
+    root: Path = Path("/"), nvml: Nvml | None = None, memory: GpuMemory | None = None
+) -> Topology:
+    """The host's wiring with what else was looked at.
+
+    nvml: None asks no NVIDIA library. memory: recalls GPUs that machines hold now. Raises
+    TopologyError when there is more than a host has, and nothing else.
+    """
+    return _Discovery(Tree(root), nvml, memory).read()
+
+
+class _Discovery:
+    def __init__(self, tree: Tree, nvml: Nvml | None, memory: GpuMemory | None) -> None:
+        self.tree = tree
+        self.bus = read_bus(tree)
+        self.said: Libraries = ask_libraries(nvml, self.bus)
+        self.memory = memory
+        self.draft = Draft("live")
+        self.facts: dict[str, Facts] = {}
+
+    def read(self) -> Topology:
+        host = add_numa(self.tree, self.draft) | machine_facts(self.tree)
+        if self.said.nvml_reason:
+            host["nvml"] = absent(self.said.nvml_reason)
+        else:
+            host["nvml"] = present(f"{len(self.said.nvml)} GPUs")
+        gpu_facts, links = add_gpus(self.draft, self.bus, self.said, self.memory)
+        self.facts |= gpu_facts
+        self._add_others()
+        self._add_bridges()
+        self._place_on_the_only_node()
+        resolve_links(self.draft, links)
+        self._find_unknowns()
+        self.draft.facts = [on_the_wire(None, name, fact) for name, fact in host.items()]
+        self.draft.facts += [
+            on_the_wire(device, name, fact)
+            for device, facts in self.facts.items()
+            for name, fact in facts.items()
+        ]
+        return self.draft.finish()
+
+    def _add_others(self) -> None:
+        host, mounted = host_interfaces(self.tree), mounted_blocks(self.tree)
+        for device in sorted(self.bus.values(), key=lambda one: address_key(one.address)):
+            if device.physical is not None:
+                # A virtual function is a part of its card and is named there.
+                continue
+            if device.kind is DeviceKind.NIC:
+                nic, facts = read_nic(self.tree, device, host)
+                self._reserve("nic_carries_host", "the host's own traffic goes over it", nic)
+                self.draft.nics.append(nic)
+            elif device.kind is DeviceKind.NVME:
+                nvme, facts = read_nvme(self.tree, device, mounted)
+                self._reserve("nvme_carries_host", "the host has mounted it", nvme)
+                self.draft.nvmes.append(nvme)
+            elif device.kind is DeviceKind.NVSWITCH:
+                switch = NvSwitch(device.address, device.address, device.numa.value)
+                self.draft.nvswitches.append(switch)
+                facts = {}
+            else:
+                continue
+            facts["driver"] = device.driver.map(str)
+            facts["iommu_group"] = device.iommu_group.map(str)
+            self.facts[device.address] = facts
+
+    def _reserve(self, code: str, detail: str, device: Nic | Nvme) -> None:
+        if device.reserved:
+            self.draft.find(code, f"{detail}; it stays with the host", device.id)
+
+    def _add_bridges(self) -> None:
+        """Bridges above the devices, and only those under which devices meet."""
+        places = [
+            self.bus[one.pci].parent
+            for one in self.draft.nvswitches
+            if one.pci is not None and one.pci in self.bus
+        ]
+        for device in self.bus.values():
+            chain: list[PciDevice] = []
+            above = device.parent
+            while above is not None and above in self.bus and len(chain) < 64:
+                chain.append(self.bus[above])
+                above = self.bus[above].parent
+            for bridge in reversed(chain):
+                if bridge.address not in self.draft.switches:
+                    parent = bridge.parent if bridge.parent in self.draft.switches else None
+                    self.draft.add_switch(bridge.address, bridge.numa.value, parent)
+        collapse_switches(self.draft, places)
+
+    def _place_on_the_only_node(self) -> None:
+        """Firmware of machines with one node often leaves the number out."""
+        if len(self.draft.numa) != 1:
+            return
+        (only,) = self.draft.numa
+        draft = self.draft
+        draft.gpus = [
+            gpu if gpu.numa is not None else replace(gpu, numa=only) for gpu in draft.gpus
+        ]
+        draft.nics = [
+            nic if nic.numa is not None else replace(nic, numa=only) for nic in draft.nics
+        ]
+        draft.nvmes = [
+            nvme if nvme.numa is not None else replace(nvme, numa=only) for nvme in draft.nvmes
+        ]
+
+    def _find_unknowns(self) -> None:
+        gpus, total = self.draft.gpus, len(self.draft.gpus)
+        if not total:
+            self.draft.find("no_gpu", "the host has no GPU")
+        for code, what, missing in (
+            ("gpu_model_unknown", "model", sum(gpu.model is None for gpu in gpus)),
+            ("gpu_memory_unknown", "memory size", sum(gpu.memory_bytes is None for gpu in gpus)),
+            ("gpu_numa_unknown", "NUMA node", sum(gpu.numa is None for gpu in gpus)),
+            ("link_speed_unknown", "link speed", sum(gpu.link_mbps is None for gpu in gpus)),
+        ):
+            if missing:
+                self.draft.find(code, f"{what} unknown for {missing} of {total} GPUs")
+        for device, facts in self.facts.items():
+            others = facts.get("iommu_group_others")
+            if others is not None and others.value:
+                detail = f"its IOMMU group also has {others.value}; it cannot be given away alone"
+                self.draft.find("iommu_group_shared", detail, device)

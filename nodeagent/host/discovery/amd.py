@@ -1,0 +1,84 @@
+"""What does AMD's management library say of AMD GPUs, where it is installed?
+
+The library (`amdsmi`) comes with ROCm and is no dependency of ours: where it is absent, what it
+would have told is unknown, with the reason.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nodeagent.host.facts import Fact, present, unknown
+from nodeagent.host.nvml.device import bounded, plain_text
+from nodeagent.topology.pci import normal_address
+
+_MOST_MEMORY = 2**50
+
+
+@dataclass(frozen=True)
+class AmdGpu:
+    """One AMD GPU. hive: GPUs with one xGMI hive are joined."""
+
+    pci: str
+    uuid: Fact[str]
+    name: Fact[str]
+    memory_bytes: Fact[int]
+    hive: Fact[str]
+
+
+@dataclass(frozen=True)
+class AmdReading:
+    """The GPUs by address, or why the library could not be asked."""
+
+    gpus: dict[str, AmdGpu]
+    reason: str = ""
+
+
+def read_amd() -> AmdReading:
+    """Ask the library, if there is one. Never raises."""
+    try:
+        library: Any = importlib.import_module("amdsmi")
+        library.amdsmi_init()
+    except ImportError:
+        return AmdReading({}, "library_missing")
+    except Exception:
+        # The binding loads its C library while it is imported and raises what it likes then.
+        return AmdReading({}, "library_unusable")
+    try:
+        handles = list(library.amdsmi_get_processor_handles())
+        found = (_read(library, handle) for handle in handles)
+        return AmdReading({gpu.pci: gpu for gpu in found if gpu is not None})
+    except Exception:
+        return AmdReading({}, "library_unusable")
+    finally:
+        _ask(library.amdsmi_shut_down)
+
+
+def _read(library: Any, handle: Any) -> AmdGpu | None:
+    bdf = _ask(library.amdsmi_get_gpu_device_bdf, handle).value
+    pci = normal_address(str(bdf)) if bdf is not None else None
+    if pci is None:
+        return None
+    asic = _ask(library.amdsmi_get_gpu_asic_info, handle)
+    memory = _ask(library.amdsmi_get_gpu_vram_usage, handle).map(
+        lambda usage: int(usage["vram_total"]) * 2**20
+    )
+    hive = _ask(library.amdsmi_get_xgmi_info, handle).map(lambda info: info["xgmi_hive_id"])
+    return AmdGpu(
+        pci=pci,
+        uuid=plain_text(_ask(library.amdsmi_get_gpu_device_uuid, handle)),
+        name=plain_text(asic.map(lambda info: info.get("market_name", ""))),
+        memory_bytes=bounded(memory, 1, _MOST_MEMORY),
+        hive=plain_text(hive),
+    )
+
+
+def _ask(call: Callable[..., Any], *arguments: Any) -> Fact[Any]:
+    try:
+        return present(call(*arguments))
+    except Exception:
+        # One class of the binding's own per kind of failure, in a module that may not be there.
+        return unknown("amdsmi_error")

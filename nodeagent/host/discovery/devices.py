@@ -1,0 +1,160 @@
+"""Which NICs and NVMe devices has a host, and which of them does it live by itself?"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from nodeagent.host.discovery.bus import PciDevice
+from nodeagent.host.discovery.machine import Facts
+from nodeagent.host.discovery.sysfs import Tree
+from nodeagent.host.facts import Fact, absent, present, unknown
+from nodeagent.protocol import Nic, NicKind, Nvme
+from nodeagent.topology.pci import AMAZON, nic_kind
+
+_CONTROLLER = re.compile(r"nvme\d{1,5}")
+_NAMESPACE = re.compile(r"nvme\d{1,5}(c\d{1,5})?n\d{1,5}")
+_DEFAULT_ROUTE = "00000000"
+# IPv4 and IPv6 routing tables of the kernel, and which column holds the interface's name.
+_ROUTES = (("proc/net/route", 0, 1), ("proc/net/ipv6_route", 9, 0))
+_MOST_SPEED = 10**9
+
+
+def read_nic(tree: Tree, device: PciDevice, host: frozenset[str]) -> tuple[Nic, Facts]:
+    """A network function with what its operating system devices tell.
+
+    host: interfaces that the host itself needs (`host_interfaces`).
+    """
+    nets = tree.names(device.path / "net")
+    ports = tree.names(device.path / "infiniband")
+    kind = nic_kind(device.class_code, device.vendor, device.device)
+    if any(name.startswith(("ib", "mlx")) for name in ports) and _is_infiniband(tree, device):
+        kind = NicKind.INFINIBAND
+    elif device.vendor == AMAZON and any(name.startswith("efa") for name in ports):
+        kind = NicKind.EFA
+    names = nets or ports
+    speeds = [tree.number(device.path / "net" / name / "speed").value or 0 for name in nets]
+    best = max(speeds, default=0)
+    nic = Nic(
+        id=device.address,
+        pci=device.address,
+        kind=kind,
+        numa=device.numa.value,
+        switch=device.parent,
+        speed_mbps=best if 0 < best <= _MOST_SPEED else None,
+        name=names[0][:64] if names else None,
+        link_mbps=device.link_mbps.value,
+        reserved=bool(host & set(nets)),
+    )
+    facts: Facts = {
+        "nic_names": present(" ".join(names)) if names else _undriven(device),
+        "sriov_most": _number(device.virtual_most),
+        "sriov_functions": present(" ".join(device.virtual))
+        if device.virtual
+        else absent("no_functions"),
+    }
+    return nic, facts
+
+
+def read_nvme(tree: Tree, device: PciDevice, mounted: frozenset[str]) -> tuple[Nvme, Facts]:
+    """An NVMe controller with its namespaces. mounted: block devices that the host uses."""
+    controllers = [n for n in tree.names(device.path / "nvme") if _CONTROLLER.fullmatch(n)]
+    facts: Facts = {"nvme_model": _undriven(device), "nvme_serial": _undriven(device)}
+    size, blocks = 0, list[str]()
+    for name in controllers:
+        base = device.path / "nvme" / name
+        facts["nvme_model"] = _text(tree.text(base / "model"))
+        facts["nvme_serial"] = _text(tree.text(base / "serial"))
+        namespaces = [n for n in tree.names(base) if _NAMESPACE.fullmatch(n)]
+        for block in namespaces:
+            sectors = tree.number(base / block / "size").value
+            if sectors is None:
+                sectors = tree.number(tree.path("sys/block", _head(block), "size")).value
+            # The kernel counts in 512-byte sectors whatever the device's own block size is.
+            size += (sectors or 0) * 512
+            blocks.append(_head(block))
+    facts["nvme_blocks"] = present(" ".join(blocks)) if blocks else _undriven(device)
+    used = any(_used(tree, block, mounted) for block in blocks)
+    nvme = Nvme(
+        id=device.address,
+        pci=device.address,
+        numa=device.numa.value,
+        switch=device.parent,
+        size_bytes=size if 0 < size < 2**60 else None,
+        reserved=used,
+    )
+    return nvme, facts
+
+
+def host_interfaces(tree: Tree) -> frozenset[str]:
+    """Interfaces that the host cannot lose: those on its default routes, and what carries them."""
+    routed: set[str] = set()
+    for place, name_at, target_at in _ROUTES:
+        for line in (tree.text(tree.path(place)).value or "").splitlines():
+            words = line.split()
+            if len(words) > max(name_at, target_at) and _is_default(words, target_at):
+                routed.add(words[name_at])
+    routed.discard("lo")
+    pending = list(routed)
+    while pending:
+        # A bridge, bond or VLAN is carried by others, and these perhaps by others again.
+        for name in tree.names(tree.path("sys/class/net", pending.pop())):
+            lower = name.removeprefix("lower_")
+            if lower != name and lower not in routed:
+                routed.add(lower)
+                pending.append(lower)
+    return frozenset(routed)
+
+
+def mounted_blocks(tree: Tree) -> frozenset[str]:
+    """Names of block devices that are mounted or swapped to, with their partitions' disks."""
+    names: set[str] = set()
+    for place in ("proc/mounts", "proc/swaps"):
+        for line in (tree.text(tree.path(place)).value or "").splitlines():
+            source = line.split(" ", 1)[0].split("\t", 1)[0]
+            if source.startswith("/dev/"):
+                names.add(source.rpartition("/")[2])
+    return frozenset(names)
+
+
+def _is_default(words: list[str], target_at: int) -> bool:
+    if target_at == 1:
+        return len(words) > 7 and words[1] == _DEFAULT_ROUTE and words[7] == _DEFAULT_ROUTE
+    return words[0] == "0" * 32 and words[1] == "00"
+
+
+def _used(tree: Tree, block: str, mounted: frozenset[str]) -> bool:
+    """Mounted itself or by a partition, or held by a volume manager or RAID."""
+    if any(name == block or name.startswith(f"{block}p") for name in mounted):
+        return True
+    base = tree.path("sys/block", block)
+    parts: list[Path] = [base, *(base / n for n in tree.names(base) if n.startswith(f"{block}p"))]
+    return any(tree.names(part / "holders") for part in parts)
+
+
+def _head(block: str) -> str:
+    """nvme0c1n1 is a path to nvme0n1."""
+    return re.sub(r"c\d+n", "n", block)
+
+
+def _is_infiniband(tree: Tree, device: PciDevice) -> bool:
+    for port in tree.names(device.path / "infiniband"):
+        base = device.path / "infiniband" / port / "ports"
+        for number in tree.names(base):
+            if tree.text(base / number / "link_layer").value == "InfiniBand":
+                return True
+    return False
+
+
+def _undriven(device: PciDevice) -> Fact[object]:
+    if device.driver.value is None:
+        return unknown("no_driver")
+    return unknown("driver_vfio" if device.driver.value == "vfio-pci" else "not_told")
+
+
+def _number(fact: Fact[int]) -> Fact[object]:
+    return Fact(fact.presence, fact.value, fact.reason)
+
+
+def _text(fact: Fact[str]) -> Fact[object]:
+    return unknown("empty") if fact.value == "" else Fact(fact.presence, fact.value, fact.reason)

@@ -1,0 +1,226 @@
+"""Which GPUs has the host?  The bus says that they are there, the libraries say who they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodeagent.host.discovery.amd import AmdReading, read_amd
+from nodeagent.host.discovery.bus import PciDevice, group_members
+from nodeagent.host.discovery.machine import Facts
+from nodeagent.host.discovery.memory import GpuMemory, KnownGpu, marks_of
+from nodeagent.host.facts import Fact, absent, present, unknown
+from nodeagent.host.nvml import GpuRecord, Nvml, NvmlUnavailable, read_gpus
+from nodeagent.host.nvml.device import LINK_CPU, LINK_SWITCH
+from nodeagent.protocol import Gpu, UuidSource
+from nodeagent.topology.model import Draft
+from nodeagent.topology.nvlink import CPU_CLASS, NVSWITCH_CLASS, RawLink
+from nodeagent.topology.pci import AMD, NVIDIA, DeviceKind, address_key
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """What the vendors' libraries said. `nvml_reason` is why NVML could not be asked, if so."""
+
+    nvml: tuple[GpuRecord, ...]
+    nvml_reason: str
+    amd: AmdReading
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who a GPU is, and who says so."""
+
+    uuid: Fact[str]
+    source: UuidSource
+    model: Fact[str]
+    memory_bytes: Fact[int]
+
+
+def ask_libraries(nvml: Nvml | None, bus: Mapping[str, PciDevice]) -> Libraries:
+    """Ask those libraries whose vendor's cards are on the bus, and NVML always. Never raises."""
+    records: list[GpuRecord] = []
+    reason = "not_asked" if nvml is None else ""
+    if nvml is not None:
+        try:
+            with nvml.session() as session:
+                records = read_gpus(session)
+        except NvmlUnavailable as error:
+            reason = error.reason
+    has_amd = any(one.kind is DeviceKind.GPU and one.vendor == AMD for one in bus.values())
+    return Libraries(tuple(records), reason, read_amd() if has_amd else AmdReading({}, "no_card"))
+
+
+def add_gpus(
+    draft: Draft, bus: Mapping[str, PciDevice], said: Libraries, memory: GpuMemory | None
+) -> tuple[dict[str, Facts], list[RawLink]]:
+    """Put every GPU into the draft. Facts by device id and NVLinks come back."""
+    records = _by_address(draft, said.nvml)
+    doubled = _doubled(draft, said)
+    facts: dict[str, Facts] = {}
+    links: list[RawLink] = []
+    fresh: list[KnownGpu] = []
+    places = [one for one in bus.values() if one.kind is DeviceKind.GPU and one.physical is None]
+    for device in sorted(places, key=lambda one: address_key(one.address)):
+        record = records.pop(device.address, None)
+        who = identify(device, record, said, memory)
+        if who.uuid.value in doubled:
+            who = Identity(
+                unknown("duplicate_uuid"), UuidSource.UNKNOWN, who.model, who.memory_bytes
+            )
+        amd = said.amd.gpus.get(device.address)
+        domain = amd.hive.value if amd is not None else None
+        _put(draft, device.address, who, device, f"xgmi-{domain}"[:120] if domain else None)
+        facts[device.address] = _facts(who, device, bus, record)
+        if record is not None:
+            links += _links(device.address, record)
+        if who.source is UuidSource.NVML and who.uuid.value is not None:
+            known = who.model.value, who.memory_bytes.value
+            fresh.append(KnownGpu(device.address, who.uuid.value, marks_of(device), *known))
+        _find_trouble(draft, device, record, who)
+    for address, record in records.items():
+        draft.find("gpu_not_on_bus", "NVML counts a GPU that the bus does not list", address)
+        uuid = record.uuid if record.uuid.value not in doubled else unknown("duplicate_uuid")
+        source = UuidSource.NVML if uuid.value else UuidSource.UNKNOWN
+        _put(draft, address, Identity(uuid, source, record.name, record.memory_bytes), None, None)
+        facts[address] = {name: _plain(fact) for name, fact in record.facts.items()}
+        links += _links(address, record)
+    if memory is not None:
+        memory.keep(fresh)
+    return facts, links
+
+
+def identify(
+    device: PciDevice, record: GpuRecord | None, said: Libraries, memory: GpuMemory | None
+) -> Identity:
+    """Who is at an address: what a library says now, else what was read before."""
+    if record is not None and record.uuid.value is not None:
+        return Identity(record.uuid, UuidSource.NVML, record.name, record.memory_bytes)
+    amd = said.amd.gpus.get(device.address)
+    if amd is not None and amd.uuid.value is not None:
+        return Identity(amd.uuid, UuidSource.AMDSMI, amd.name, amd.memory_bytes)
+    known = memory.recall(device) if memory is not None else None
+    if record is None and known is not None:
+        model: Fact[str] = present(known.model) if known.model else unknown("not_told")
+        size: Fact[int] = present(known.memory_bytes) if known.memory_bytes else unknown("not_told")
+        return Identity(present(known.uuid), UuidSource.REMEMBERED, model, size)
+    if record is not None:
+        return Identity(record.uuid, UuidSource.UNKNOWN, record.name, record.memory_bytes)
+    reason = _why_unseen(device, said)
+    return Identity(unknown(reason), UuidSource.UNKNOWN, unknown(reason), unknown(reason))
+
+
+def _why_unseen(device: PciDevice, said: Libraries) -> str:
+    if device.driver.value == "vfio-pci":
+        return "driver_vfio"
+    if device.vendor == AMD:
+        return said.amd.reason or "not_in_library"
+    return said.nvml_reason or "not_in_nvml"
+
+
+def _by_address(draft: Draft, records: Iterable[GpuRecord]) -> dict[str, GpuRecord]:
+    found: dict[str, GpuRecord] = {}
+    for record in records:
+        address = record.pci.value
+        if address is None:
+            why = record.handle.reason or record.pci.reason
+            draft.find("gpu_unreadable", f"GPU {record.number} of NVML has no address: {why}")
+        elif address in found:
+            draft.find("duplicate_device", "NVML counts two GPUs at one address", address)
+        else:
+            found[address] = record
+    return found
+
+
+def _doubled(draft: Draft, said: Libraries) -> set[str]:
+    """UUIDs that two devices claim; neither is believed."""
+    uuids = [one.uuid.value for one in said.nvml if one.uuid.value is not None]
+    uuids += [one.uuid.value for one in said.amd.gpus.values() if one.uuid.value is not None]
+    doubled = {uuid for uuid, count in Counter(uuids).items() if count > 1}
+    for uuid in sorted(doubled):
+        draft.find("gpu_uuid_duplicate", "two GPUs have one UUID; neither is believed", uuid)
+    return doubled
+
+
+def _put(
+    draft: Draft, address: str, who: Identity, device: PciDevice | None, domain: str | None
+) -> None:
+    draft.gpus.append(
+        Gpu(
+            index=len(draft.gpus),
+            uuid=who.uuid.value,
+            uuid_source=who.source,
+            pci=address,
+            model=who.model.value,
+            memory_bytes=who.memory_bytes.value,
+            numa=device.numa.value if device else None,
+            switch=device.parent if device else None,
+            nvlink_domain=domain,
+            link_mbps=device.link_mbps.value if device else None,
+        )
+    )
+
+
+def _facts(
+    who: Identity, device: PciDevice, bus: Mapping[str, PciDevice], record: GpuRecord | None
+) -> Facts:
+    others = group_members(bus, device.address)
+    facts: Facts = {
+        "uuid": _plain(who.uuid),
+        "model": _plain(who.model),
+        "memory_bytes": _plain(who.memory_bytes),
+        "driver": _plain(device.driver),
+        "iommu_group": _plain(device.iommu_group),
+        "iommu_group_others": present(" ".join(others)) if others else absent("alone"),
+        "device_serial": _plain(device.serial),
+        "link_mbps": _plain(device.link_mbps),
+    }
+    if record is None:
+        return facts
+    facts |= {name: _plain(fact) for name, fact in record.facts.items()}
+    active = sum(link.active.value is True for link in record.links)
+    facts["nvlinks_active"] = present(active) if record.links else absent("no_links")
+    for number, mig in enumerate(record.mig):
+        place = f"gi {mig.gpu_instance.value} ci {mig.compute_instance.value}"
+        text = (
+            f"{mig.uuid.value or 'uuid unknown'} {place} {mig.profile.value or 'profile unknown'}"
+        )
+        facts[f"mig_{number}"] = present(text)
+    return facts
+
+
+def _links(address: str, record: GpuRecord) -> list[RawLink]:
+    classes = {LINK_SWITCH: NVSWITCH_CLASS, LINK_CPU: CPU_CLASS}
+    return [
+        RawLink(address, link.remote_pci.value, classes.get(link.remote_kind.value or ""), 1)
+        for link in record.links
+        if link.active.value
+    ]
+
+
+def _find_trouble(draft: Draft, device: PciDevice, record: GpuRecord | None, who: Identity) -> None:
+    address = device.address
+    if who.source is UuidSource.REMEMBERED:
+        detail = "the UUID was read before the GPU was handed out; its driver cannot confirm it now"
+        draft.find("gpu_uuid_remembered", detail, address)
+    elif who.uuid.value is None:
+        draft.find("gpu_uuid_unknown", f"the GPU's UUID cannot be read: {who.uuid.reason}", address)
+    if device.vendor == NVIDIA and record is None and who.source is not UuidSource.REMEMBERED:
+        draft.find("gpu_not_in_library", "the driver does not count this GPU", address)
+    if record is None:
+        return
+    action = record.facts["recovery_action"].value
+    if action not in (None, "none"):
+        draft.find("gpu_recovery_required", f"the driver asks for: {action}", address)
+    if record.facts["remapped_rows_failed"].value:
+        draft.find("gpu_row_remap_failed", "a memory row could not be remapped", address)
+    elif record.facts["remapped_rows_pending"].value:
+        draft.find("gpu_row_remap_pending", "remapped rows take effect at the next reset", address)
+    if record.facts["mig_mode"].value != record.facts["mig_mode_pending"].value:
+        draft.find("mig_mode_pending", "the MIG mode changes at the next reset", address)
+
+
+def _plain(fact: Fact[Any]) -> Fact[object]:
+    return Fact(fact.presence, fact.value, fact.reason)

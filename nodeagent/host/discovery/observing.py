@@ -1,0 +1,129 @@
+"""Which of the known devices are there now, and which need somebody?
+
+Presence has three values. A device that the bus still lists but its driver cannot reach is
+unknown, not absent; a library that cannot be asked says nothing about any device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent.host.discovery.bus import read_bus
+from nodeagent.host.discovery.gpus import Libraries, ask_libraries, identify
+from nodeagent.host.discovery.memory import GpuMemory
+from nodeagent.host.discovery.sysfs import Tree
+from nodeagent.host.nvml import GpuRecord, Nvml
+from nodeagent.host.nvml.library import LOST
+from nodeagent.protocol import (
+    Condition,
+    Gpu,
+    Nic,
+    Nvme,
+    ObservedDevice,
+    ObservedDevices,
+    Presence,
+    TopologyReport,
+)
+
+_MOST_CONDITIONS = 256
+
+
+@dataclass(frozen=True)
+class DeviceSight:
+    """Devices of the last report as they are now, and what is wrong with them."""
+
+    devices: ObservedDevices
+    conditions: tuple[Condition, ...]
+
+
+def observe_devices(
+    report: TopologyReport,
+    root: Path = Path("/"),
+    nvml: Nvml | None = None,
+    memory: GpuMemory | None = None,
+) -> DeviceSight:
+    """Look at the devices of a report again. Holders and cleanliness are the caller's to add."""
+    bus = read_bus(Tree(root))
+    said = ask_libraries(nvml, bus)
+    here: dict[str, GpuRecord | None] = {}
+    for device in bus.values():
+        record = next((one for one in said.nvml if one.pci.value == device.address), None)
+        uuid = identify(device, record, said, memory).uuid.value
+        if uuid is not None:
+            here[uuid] = record
+    for record in said.nvml:
+        if record.uuid.value is not None:
+            here.setdefault(record.uuid.value, record)
+    listed = frozenset(bus)
+    known = [gpu for gpu in report.gpus if gpu.uuid is not None]
+    conditions = [
+        condition for gpu in known for condition in _gpu_conditions(gpu, here, listed, said)
+    ]
+    gpus = tuple(
+        ObservedDevice(gpu.uuid or "", _gpu_presence(gpu, here, listed, said)) for gpu in known
+    )
+    conditions += [
+        Condition("device_missing", f"{what} {one.id} is no longer on the bus", device=one.id)
+        for what, family in (("NIC", report.nics), ("NVMe", report.nvmes))
+        for one in family
+        if _presence(one, listed) is Presence.ABSENT
+    ]
+    return DeviceSight(
+        ObservedDevices(
+            gpus=gpus,
+            nics=tuple(ObservedDevice(one.id, _presence(one, listed)) for one in report.nics),
+            nvmes=tuple(ObservedDevice(one.id, _presence(one, listed)) for one in report.nvmes),
+        ),
+        tuple(conditions[:_MOST_CONDITIONS]),
+    )
+
+
+def _presence(device: Nic | Nvme, listed: frozenset[str]) -> Presence:
+    if device.pci is None or not listed:
+        return Presence.UNKNOWN
+    return Presence.PRESENT if device.pci in listed else Presence.ABSENT
+
+
+def _gpu_presence(
+    gpu: Gpu, here: dict[str, GpuRecord | None], listed: frozenset[str], said: Libraries
+) -> Presence:
+    if gpu.uuid in here:
+        return Presence.PRESENT
+    if gpu.pci in listed or not listed:
+        return Presence.UNKNOWN
+    return Presence.UNKNOWN if _some_lost(said) else Presence.ABSENT
+
+
+def _some_lost(said: Libraries) -> bool:
+    """NVML counts a GPU that it cannot reach: it may be any of those that are not seen."""
+    return any(record.handle.reason in LOST for record in said.nvml)
+
+
+def _gpu_conditions(
+    gpu: Gpu, here: dict[str, GpuRecord | None], listed: frozenset[str], said: Libraries
+) -> list[Condition]:
+    uuid = gpu.uuid or ""
+    if uuid not in here:
+        presence = _gpu_presence(gpu, here, listed, said)
+        if presence is Presence.ABSENT:
+            return [Condition("device_missing", "the GPU is no longer on the bus", device=uuid)]
+        if not listed:
+            return [Condition("bus_unreadable", "the PCI bus cannot be read", device=uuid)]
+        lost = _some_lost(said)
+        why = (
+            "the driver has lost it" if lost else said.nvml_reason or "the driver does not name it"
+        )
+        code = "gpu_lost" if lost else "gpu_unreadable"
+        return [Condition(code, f"the GPU cannot be identified: {why}", device=uuid)]
+    record = here[uuid]
+    if record is None:
+        return []
+    found: list[Condition] = []
+    action = record.facts["recovery_action"].value
+    if action not in (None, "none"):
+        detail = f"the driver asks for {action}"
+        found.append(Condition("gpu_recovery_required", detail, device=uuid))
+    if record.facts["remapped_rows_failed"].value:
+        found.append(Condition("gpu_row_remap_failed", "a row could not be remapped", device=uuid))
+    return found
