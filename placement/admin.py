@@ -23,7 +23,7 @@ from placement.models import (
     Pool,
     Slot,
 )
-from placement.services import cleanup, nodes
+from placement.services import cleanup, nodes, overrides
 from placement.states import NODE, AllocationState, NodeState
 
 
@@ -126,11 +126,11 @@ def _retry(row: Allocation, reason: str, actor: Actor) -> object:
 
 
 def _ask(row: Allocation, reason: str, actor: Actor) -> object:
-    return cleanup.override_request(allocation_id=row.pk, reason=reason, actor=actor)
+    return overrides.override_request(allocation_id=row.pk, reason=reason, actor=actor)
 
 
 def _override(row: Allocation, reason: str, actor: Actor) -> object:
-    return cleanup.override_approve(allocation_id=row.pk, reason=reason, actor=actor)
+    return overrides.override_approve(allocation_id=row.pk, reason=reason, actor=actor)
 
 
 BLOCKED = (AllocationState.CLEANUP_BLOCKED,)

@@ -125,6 +125,24 @@ class NotBlocked(ProductError):
     unblock = "Look at the allocation's timeline for what is going on."
 
 
+class HeldWithItsNode(ProductError):
+    """The slot is held by a claim of the whole node, which ends as a whole."""
+
+    code = "held_with_its_node"
+    status = 409
+    title = "The slot is held together with its whole node"
+    unblock = "Override the allocation: gpuaas override ask ID --reason WHY."
+
+
+class OverrideIncomplete(ProductError):
+    """An override of an allocation was approved that was asked for some of its slots only."""
+
+    code = "override_incomplete"
+    status = 409
+    title = "Not every blocked slot of this allocation is named in the override"
+    unblock = "Ask for an override of the allocation, or approve the slots one by one."
+
+
 class SecondPersonNeeded(ProductError):
     """The one who asked for an override may not approve it."""
 

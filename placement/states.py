@@ -50,6 +50,14 @@ class SlotState(TextChoices):
     RETIRED = "retired"
 
 
+class ResidueState(TextChoices):
+    """Where traces of an earlier tenant on one slot stand; only what was found blocks."""
+
+    FOUND = "found"
+    OVERRIDDEN = "overridden"
+    GONE = "gone"
+
+
 class NodeState(TextChoices):
     """Where a host stands."""
 
@@ -73,8 +81,10 @@ class TaskState(TextChoices):
 
 
 A, C, S, N, K = AllocationState, ClaimState, SlotState, NodeState, TaskState
+R = ResidueState
 
 LIVE_CLAIM = (C.RESERVED, C.ACTIVE, C.RELEASING, C.CLEANUP_BLOCKED)
+OPEN_RESIDUE = (R.FOUND, R.OVERRIDDEN)
 LIVE = [str(state) for state in LIVE_CLAIM]
 """The live states as the database has them."""
 
@@ -118,6 +128,17 @@ SLOT = Lifecycle(
         Edge("retire", (S.CANDIDATE, S.VERIFIED, S.APPROVED, S.BLOCKED), S.RETIRED, "operator"),
     ),
     final=(S.RETIRED,),
+)
+
+RESIDUE = Lifecycle(
+    "placement.slotresidue",
+    ResidueState,
+    initial=R.FOUND,
+    edges=(
+        Edge("override", (R.FOUND,), R.OVERRIDDEN, "operator"),
+        Edge("prove", (R.FOUND, R.OVERRIDDEN), R.GONE, "node"),
+    ),
+    final=(R.GONE,),
 )
 
 NODE = Lifecycle(

@@ -181,9 +181,34 @@ class Host:
         """The node's row now."""
         return Node.objects.get(pk=self.node.pk)
 
-    def report(self, *codes: str) -> None:
-        """Send an observation with these conditions."""
+    def report(
+        self,
+        *codes: str,
+        residue: dict[int, str] | None = None,
+        clean: tuple[int, ...] = (),
+        dirty: tuple[int, ...] = (),
+    ) -> None:
+        """Send an observation with these conditions; what it does not name, it says nothing of.
+
+        ``residue``: slots with traces, and the allocation that left them; ``clean`` and
+        ``dirty``: slots whose GPU it calls so.
+        """
         self.seq += 1
+        conditions = [{"code": c, "detail": c, "device": None} for c in codes]
+        conditions += [
+            {
+                "code": "residue_found",
+                "detail": f"data of {left_by or 'somebody'}",
+                "device": f"GPU-{self.node.name}-{index}",
+                "claim_ref": left_by or None,
+            }
+            for index, left_by in (residue or {}).items()
+        ]
+        gpus = [
+            {"id": f"GPU-{self.node.name}-{k}", "presence": "present", "holder": None, "clean": ok}
+            for ok, indices in ((True, clean), (False, dirty))
+            for k in indices
+        ]
         vms: list[object] = []
         message = ObservedReport.from_json(
             {
@@ -191,8 +216,8 @@ class Host:
                 "seq": self.seq,
                 "at": 0,
                 "vms": vms,
-                "devices": ObservedDevices().to_json(),
-                "conditions": [{"code": c, "detail": c, "device": None} for c in codes],
+                "devices": {**ObservedDevices().to_json(), "gpus": gpus},
+                "conditions": conditions,
             },
             "",
         )

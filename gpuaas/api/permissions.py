@@ -114,6 +114,8 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("allocation-retry-cleanup", "POST"): _operator("cleanup:write"),
     ("allocation-override", "POST"): _operator("cleanup:write"),
     ("allocation-override-approve", "POST"): _operator("cleanup:write"),
+    ("slot-override", "POST"): _operator("cleanup:write"),
+    ("slot-override-approve", "POST"): _operator("cleanup:write"),
     ("admission-request-list", "GET"): _ALLOCATIONS,
     ("admission-request-detail", "GET"): _ALLOCATIONS,
     ("admission-request-explain", "GET"): _ALLOCATIONS,

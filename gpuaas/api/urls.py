@@ -176,6 +176,16 @@ FLEET: list[URLPattern | URLResolver] = [
     path(f"{_NODE}/topology", nodes.NodeTopology.as_view(), name="node-topology"),
     path(f"{_NODE}/tasks", nodes.NodeTasks.as_view(), name="node-task-list"),
     path(f"{_NODE}/slots", nodes.NodeSlots.as_view(), name="node-slot-list"),
+    path(
+        "slots/<uuid:slot_id>/actions/override",
+        cleanup.SlotOverride.as_view(),
+        name="slot-override",
+    ),
+    path(
+        "slots/<uuid:slot_id>/actions/approve-override",
+        cleanup.SlotOverrideApprove.as_view(),
+        name="slot-override-approve",
+    ),
     path(f"{_NODE}/join-tokens", nodes.NodeJoinToken.as_view(), name="node-join-token"),
     path(f"{_NODE}/actions/discover", nodes.NodeDiscover.as_view(), name="node-discover"),
     path(f"{_NODE}/actions/approve", nodes.NodeApprove.as_view(), name="node-approve"),

@@ -11,6 +11,7 @@ from gpuaas.cli.commands import (
     auth,
     authority,
     catalogue,
+    cleanup,
     contexts,
     events,
     identity,
@@ -63,6 +64,7 @@ def build() -> typer.Typer:
         workloads,
         authority,
         nodes,
+        cleanup,
         events,
         tools,
     )

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from gpuaas.kernel.actor import Actor
 from placement import states
-from placement.services import cleanup, nodes
+from placement.services import cleanup, nodes, overrides
 from placement.states import AllocationState, NodeState
 from tenants.services import tenancy
 from tenants.states import TENANT
@@ -172,64 +172,65 @@ def tenant_run(name: str) -> Run | None:
     return lambda pk, reason, actor: service(tenant_id=pk, reason=reason, actor=actor)
 
 
-def _who(alone: bool) -> str:
-    """Whose approval counts, which depends on how many operators there are."""
-    if alone:
-        return (
-            "You are the platform's only operator, so you may approve what you asked for "
-            "yourself; the record says so for ever."
-        )
-    return "Another operator than the one who asked has to approve it."
+def allocation_actions(state: str, asked_by: str, *, rule: str, residue: int = 0) -> list[Offered]:
+    """What can be done about what an allocation left blocked.
 
-
-def allocation_actions(state: str, asked_by: str, *, alone: bool) -> list[Offered]:
-    """What can be done about a cleanup that is blocked. ``asked_by`` asked for an override.
-
-    ``alone``: the platform has a single operator, who may be both people of the rule.
+    ``asked_by`` asked for an override; ``rule`` says whose approval counts; ``residue`` counts
+    the slots on which its traces were found after it was released.
     """
     if state != AllocationState.CLEANUP_BLOCKED:
-        return []
-    offered = [
+        return [override_offer(asked_by, rule)] if residue else []
+    return [
         Offered(
             "retry-cleanup",
             "Try the cleanup again",
             "The host does every cleanup step anew and proves each. The capacity stays blocked "
             "until the proof is complete.",
             main=True,
-        )
+        ),
+        override_offer(asked_by, rule),
     ]
     if asked_by:
-        offered.append(
-            Offered(
-                "approve-override",
-                "Approve the override",
-                f"{asked_by} asked for it. The capacity is given to other tenants WITHOUT proof "
-                "that the last tenant's traces are gone. Both names stay in the record. "
-                + _who(alone),
-                risk=True,
-            )
+
+
+def override_offer(asked_by: str, rule: str) -> Offered:
+    """The next step of an override: to ask for it, or to approve what ``asked_by`` asked for."""
+        return Offered(
+            "approve-override",
+            "Approve the override",
+            f"{asked_by} asked for it. The capacity is given to other tenants WITHOUT proof "
+            "that the last tenant's traces are gone. Both names stay in the record. " + rule,
+            risk=True,
         )
-    else:
-        offered.append(
-            Offered(
-                "request-override",
-                "Ask for an override",
-                "Nothing happens until it is approved. Then the capacity is given to other "
-                "tenants without proof. " + _who(alone),
-                risk=True,
-            )
-        )
-    return offered
+    return Offered(
+        "request-override",
+        "Ask for an override",
+        "Nothing happens until it is approved. Then the capacity is given to other "
+        "tenants without proof. " + rule,
+        risk=True,
+    )
 
 
 def allocation_run(name: str) -> Run | None:
     """The service behind an allocation's action."""
     services: dict[str, Callable[..., object]] = {
         "retry-cleanup": cleanup.cleanup_retry,
-        "request-override": cleanup.override_request,
-        "approve-override": cleanup.override_approve,
+        "request-override": overrides.override_request,
+        "approve-override": overrides.override_approve,
     }
     service = services.get(name)
     if service is None:
         return None
     return lambda pk, reason, actor: service(allocation_id=pk, reason=reason, actor=actor)
+
+
+def slot_run(name: str) -> Run | None:
+    """The service behind a blocked slot's action."""
+    services: dict[str, Callable[..., object]] = {
+        "request-override": overrides.slot_override_request,
+        "approve-override": overrides.slot_override_approve,
+    }
+    service = services.get(name)
+    if service is None:
+        return None
+    return lambda pk, reason, actor: service(slot_id=pk, reason=reason, actor=actor)

@@ -11,7 +11,7 @@ from gpuaas.ui.marks import Mark, mark_of, role_of
 from placement.domain.capacity import POSTURES
 from placement.domain.picture import WHOLE_NODE, ClaimFact, SlotFact, shown_state
 from placement.models import Claim, Node, NodeDrain, Slot
-from placement.selectors import postures_of
+from placement.selectors import postures_of, residue_of
 from placement.states import LIVE_CLAIM, SlotState
 
 
@@ -36,7 +36,7 @@ class Strip:
 
 
 def strips_of(nodes: Iterable[Node]) -> list[Strip]:
-    """Every node with its posture and the state of each slot. Four statements in all."""
+    """Every node with its posture and the state of each slot. Five statements in all."""
     listed = list(nodes)
     ids = [node.pk for node in listed]
     nums = [node.num for node in listed]
@@ -46,11 +46,19 @@ def strips_of(nodes: Iterable[Node]) -> list[Strip]:
     rows = NodeDrain.objects.filter(node_id__in=ids, ended_at__isnull=True)
     for node_id, index in rows.values_list("node_id", "slot_index"):
         drains.setdefault(node_id, set()).add(index)
+    traces = residue_of(ids)
     known = Slot.objects.filter(node_id__in=ids).exclude(state=SlotState.RETIRED)
     fields = ("node_id", "index", "state", "gpu_uuid", "gpu_index")
     for node_id, index, state, uuid, gpu in known.order_by("index").values_list(*fields):
         drained = drains.get(node_id, set())
-        fact = SlotFact(index, state, uuid, gpu, draining=None in drained or index in drained)
+        fact = SlotFact(
+            index,
+            state,
+            uuid,
+            gpu,
+            draining=None in drained or index in drained,
+            residue=index in traces.get(node_id, {}),
+        )
         slots.setdefault(node_id, []).append(fact)
     claims: dict[int, dict[int, ClaimFact]] = {}
     live = Claim.objects.filter(node_num__in=nums, state__in=[str(s) for s in LIVE_CLAIM])

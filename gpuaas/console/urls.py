@@ -39,6 +39,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("approvals/<uuid:pk>/<str:action>/", approvals.DecideWish.as_view(), name="wish-act"),
     path("policies/", policies.Policies.as_view(), name="policies"),
     path("policies/<uuid:pk>/", policies.PolicyPage.as_view(), name="policy"),
+    path(
+        "nodes/<str:name>/slots/<uuid:slot>/<str:action>/",
+        nodes.OverrideSlot.as_view(),
+        name="node-slot-override",
+    ),
     path("policies/<uuid:pk>/<str:action>/", policies.ActOnPolicy.as_view(), name="policy-act"),
     path("tiers/", levels.Tiers.as_view(), name="tiers"),
     path("tenants/<slug:slug>/authority/", levels.Authority.as_view(), name="authority"),

@@ -9,8 +9,9 @@ from django.db import connection
 
 from gpuaas.kernel.audits import Finding, ask
 from gpuaas.kernel.scope import platform_scope
-from placement.audits.claims import LIVE
+from placement.audits.claims import HELD, LIVE
 from placement.domain.capacity import NodeFacts, schedulable
+from placement.domain.residue import blocking_codes
 from placement.models import Node
 from placement.selectors import postures_of
 
@@ -24,6 +25,8 @@ SELECT * FROM (
              WHERE s.node_id = n.id AND s.state = 'approved'
                AND NOT EXISTS (SELECT FROM placement_nodedrain d WHERE d.node_id = n.id
                                 AND d.slot_index = s.index AND d.ended_at IS NULL)
+               AND NOT EXISTS (SELECT FROM placement_slotresidue r WHERE r.slot_id = s.id
+                                AND r.state = 'found')
                AND NOT EXISTS (SELECT FROM placement_claim c WHERE c.node_num = n.num
                                 AND c.state IN {LIVE} AND c.span && int4multirange(
                                     int4range(s.index * 1000, (s.index + 1) * 1000)))), 0) AS mask
@@ -40,12 +43,12 @@ SELECT n.name, n.schedulable, n.state, n.health, n.conditions, n.free_count,
 
 
 def capacity() -> list[Finding]:
-    """Free masks and counts equal slots minus drains minus claims; the fold equals its facts."""
+    """Free masks and counts equal slots minus drains, residue and claims; the fold its facts."""
     found = ask(
         "free_capacity_wrong",
         _FREE,
         subject="node {node}",
-        detail="free mask {free_mask} and count {free_count}; slots and claims say {mask}",
+        detail="free mask {free_mask} and count {free_count}; slots, residue and claims say {mask}",
     )
     with platform_scope(), connection.cursor() as cursor:
         cursor.execute(_SCHEDULABLE)
@@ -56,7 +59,7 @@ def capacity() -> list[Finding]:
             state=state,
             draining=draining,
             health=health,
-            blocking_conditions=tuple(condition["code"] for condition in kept),
+            blocking_conditions=blocking_codes(kept),
             approved=approved,
             free=free,
             whole_claimed=False,
@@ -107,7 +110,7 @@ _AMOUNTS = f"""
 SELECT a.id AS allocation, r.amount_milli AS asked, sum(c.amount_milli)::bigint AS held
   FROM placement_allocation a
   JOIN admission_admissionrequest r ON r.id = a.request_id
-  JOIN placement_claim c ON c.allocation_id = a.id AND c.state IN {LIVE}
+  JOIN placement_claim c ON c.allocation_id = a.id AND {HELD}
  GROUP BY a.id, r.amount_milli HAVING sum(c.amount_milli) <> r.amount_milli
 """
 

@@ -29,12 +29,16 @@ SELECT c.id AS claim, c.node_num, n.num, n.name AS node, c.slot_index, c.span::t
         OR s.node_id IS DISTINCT FROM (CASE WHEN c.slot_id IS NULL THEN NULL ELSE c.node_id END)
         OR s.index IS DISTINCT FROM (CASE WHEN c.slot_id IS NULL THEN NULL ELSE c.slot_index END))
 """
+# Of a blocked allocation, slots may have been overridden one by one: they count as accounted for.
+HELD = f"""(c.state IN {LIVE} OR (a.state = 'cleanup_blocked' AND c.state = 'released'
+        AND EXISTS (SELECT FROM placement_cleanupoverride o
+                     WHERE o.claim_id = c.id AND o.approved_at IS NOT NULL)))"""
 _NOT_ALL_OR_NONE = f"""
 SELECT a.id AS allocation, a.state, a.slots AS wanted, count(c.id) AS held,
        count(c.id) FILTER (WHERE c.node_id <> a.node_id) AS elsewhere,
        count(c.id) FILTER (WHERE c.tenant_id <> a.tenant_id) AS of_others
   FROM placement_allocation a
-  LEFT JOIN placement_claim c ON c.allocation_id = a.id AND c.state IN {LIVE}
+  LEFT JOIN placement_claim c ON c.allocation_id = a.id AND {HELD}
  WHERE a.state <> 'released'
  GROUP BY a.id
 HAVING count(c.id) <> greatest(a.slots, 1)
@@ -76,7 +80,7 @@ def claims() -> list[Finding]:
             "claims_incomplete",
             _NOT_ALL_OR_NONE,
             subject="allocation {allocation}",
-            detail="{state}, {wanted} slots (0: the whole node), {held} live claims, "
+            detail="{state}, {wanted} slots (0: the whole node), {held} claims held or overridden, "
             "{elsewhere} of them on another node, {of_others} of another tenant",
         ),
         *ask(

@@ -44,6 +44,7 @@ _LIFECYCLES = """
 SELECT 'placement.allocation' AS noun, id, state, 'placed' AS initial FROM placement_allocation
 UNION ALL SELECT 'placement.claim', id, state, 'reserved' FROM placement_claim
 UNION ALL SELECT 'placement.slot', id, state, 'candidate' FROM placement_slot
+UNION ALL SELECT 'placement.slotresidue', id, state, 'found' FROM placement_slotresidue
 UNION ALL SELECT 'placement.node', id, state, 'enrolling' FROM placement_node
 UNION ALL SELECT 'placement.nodetask', id, state, 'pending' FROM placement_nodetask
 UNION ALL SELECT 'admission.admissionrequest', id, state, 'received' FROM admission_admissionrequest

@@ -17,7 +17,11 @@ POSTURES = (
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What posture is derived from: claims and evidence, read together."""
+    """What posture is derived from: claims and evidence, read together.
+
+    ``blocking_conditions`` are those of the node as a whole; ``residue`` counts the slots with
+    traces of an earlier tenant, which block no other slot.
+    """
 
     state: str
     draining: bool
@@ -28,6 +32,7 @@ class NodeFacts:
     whole_claimed: bool
     slot_claims: int
     cleanup_blocked: int
+    residue: int = 0
 
 
 def schedulable(facts: NodeFacts) -> bool:
@@ -48,12 +53,13 @@ RESIDUE = "residue_found"
 def posture(facts: NodeFacts) -> str:
     """One of the seven postures. The most restrictive that holds is shown.
 
-    Left-over traces alone are a cleanup that is not proven, not a broken host.
+    Left-over traces alone are a cleanup that is not proven, not a broken host. On a single
+    slot they are shown as such, and the other slots go on being leased.
     """
     other = [code for code in facts.blocking_conditions if code != RESIDUE]
     if facts.state != "ready" or facts.health == "unknown" or other or facts.approved == 0:
         return "unavailable"
-    if facts.cleanup_blocked or facts.blocking_conditions:
+    if facts.cleanup_blocked or facts.residue or facts.blocking_conditions:
         return "cleanup_blocked"
     if facts.health != "ok":
         return "unavailable"

@@ -14,7 +14,10 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class SlotFact:
-    """One slot row as it stands now; ``draining`` is true for a slot's or a node's drain."""
+    """One slot row as it stands now; ``draining`` is true for a slot's or a node's drain.
+
+    ``residue``: traces of an earlier tenant were found on it.
+    """
 
     index: int
     state: str
@@ -26,6 +29,7 @@ class SlotFact:
     nvme_mode: Mode = "unknown"
     draining: bool = False
     reason: str = ""
+    residue: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,8 @@ def shown_state(slot: SlotFact, claim: ClaimFact | None) -> str:
         return {"active": "in_use"}.get(claim.state, claim.state)
     if slot.state != "approved":
         return slot.state
+    if slot.residue:
+        return "cleanup_blocked"
     return "draining" if slot.draining else "free"
 
 

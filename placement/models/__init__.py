@@ -9,6 +9,7 @@ from placement.models.allocation import (
 )
 from placement.models.inventory import GpuDevice, Image, NodeFamily, Pool, Slot
 from placement.models.node import JoinToken, Node, NodeCredential, NodeDrain
+from placement.models.residue import SlotResidue
 from placement.models.task import NodeTask, TaskObservation
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "NodeTask",
     "Pool",
     "Slot",
+    "SlotResidue",
     "TaskObservation",
 ]

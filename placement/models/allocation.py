@@ -16,6 +16,7 @@ from placement import states
 from placement.fields import SpanField
 from placement.models.inventory import Slot
 from placement.models.node import Node
+from placement.models.residue import SlotResidue
 from tenants.models import Project, ResourceClass, Sku, Tenant
 
 LIVE = Q(state__in=states.LIVE)
@@ -201,13 +202,29 @@ class CleanupProof(Base):
 
 
 class CleanupOverride(Base):
-    """An operator's decision to reuse without proof: reasoned, by two people, marked."""
+    """An operator's decision to reuse without proof: reasoned, by two people, marked.
 
-    claim = models.OneToOneField(Claim, on_delete=models.PROTECT, related_name="override")
+    It is about a claim whose cleanup is blocked, or about traces that a host reported.
+    """
+
+    claim = models.OneToOneField(
+        Claim, null=True, on_delete=models.PROTECT, related_name="override"
+    )
+    residue = models.OneToOneField(
+        SlotResidue, null=True, on_delete=models.PROTECT, related_name="overriding"
+    )
     reason = models.TextField()
     asked_by = models.JSONField()
     approved_by = models.JSONField(null=True)
     approved_at = models.DateTimeField(null=True)
 
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(claim__isnull=True) ^ Q(residue__isnull=True),
+                name="override_is_of_one_thing",
+            )
+        ]
+
     def __str__(self) -> str:
-        return f"override of {self.claim_id}"
+        return f"override of {self.claim_id or self.residue_id}"

@@ -11,6 +11,13 @@ from placement.selectors.allocations import (
     request_explain,
     request_list,
 )
+from placement.selectors.blocks import (
+    Block,
+    blocks_on,
+    override_of,
+    residue_left,
+    slot_blocks,
+)
 from placement.selectors.holdings import Held, Holdings, holdings_of
 from placement.selectors.leases import deliverable_milli, leases_of_tenant, leases_of_tier
 from placement.selectors.nodes import (
@@ -20,12 +27,14 @@ from placement.selectors.nodes import (
     node_states,
     posture_of,
     postures_of,
+    residue_of,
     slot_list,
     task_list,
 )
 from placement.selectors.offers import Offer, image_list, offer_list, price_of
 
 __all__ = [
+    "Block",
     "Held",
     "Holdings",
     "Offer",
@@ -34,6 +43,7 @@ __all__ = [
     "allocation_phase",
     "allocation_states",
     "allocation_timeline",
+    "blocks_on",
     "deliverable_milli",
     "event_actor",
     "event_facts",
@@ -46,11 +56,15 @@ __all__ = [
     "node_picture",
     "node_states",
     "offer_list",
+    "override_of",
     "posture_of",
     "postures_of",
     "price_of",
     "request_explain",
     "request_list",
+    "residue_left",
+    "residue_of",
+    "slot_blocks",
     "slot_list",
     "task_list",
 ]

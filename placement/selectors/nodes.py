@@ -13,16 +13,19 @@ from django.db.models import QuerySet
 from gpuaas.kernel import clock, errors
 from placement.domain.capacity import NodeFacts, posture
 from placement.domain.picture import ClaimFact, NodePicture, SlotFact, picture_from
+from placement.domain.residue import blocking_codes
 from placement.domain.truth import FourStates, Truth
-from placement.models import Claim, Node, NodeDrain, NodeTask, Slot
-from placement.states import LIVE, SlotState, TaskState
+from placement.models import Claim, Node, NodeDrain, NodeTask, Slot, SlotResidue
+from placement.states import LIVE, ResidueState, SlotState, TaskState
 
 _FACTS = """
 SELECT n.id, n.state, n.health, n.conditions, n.free_count,
        coalesce(s.approved, 0),
        EXISTS (SELECT FROM placement_nodedrain d WHERE d.node_id = n.id
                 AND d.ended_at IS NULL AND d.slot_index IS NULL),
-       coalesce(c.whole, 0), coalesce(c.slots, 0), coalesce(c.blocked, 0)
+       coalesce(c.whole, 0), coalesce(c.slots, 0), coalesce(c.blocked, 0),
+       (SELECT count(DISTINCT r.slot_id) FROM placement_slotresidue r
+         WHERE r.node_id = n.id AND r.state = 'found')
   FROM placement_node n
   LEFT JOIN LATERAL (
        SELECT count(*) AS approved FROM placement_slot s
@@ -65,13 +68,14 @@ def facts_of(node_ids: Iterable[UUID]) -> dict[UUID, NodeFacts]:
         row[0]: NodeFacts(
             state=row[1],
             health=row[2],
-            blocking_conditions=tuple(c["code"] for c in json.loads(row[3])),
+            blocking_conditions=blocking_codes(json.loads(row[3])),
             free=row[4],
             approved=row[5],
             draining=row[6],
             whole_claimed=row[7] > 0,
             slot_claims=row[8],
             cleanup_blocked=row[9],
+            residue=row[10],
         )
         for row in rows
     }
@@ -97,6 +101,15 @@ def task_list(node: Node) -> QuerySet[NodeTask]:
     return NodeTask.objects.filter(node=node).order_by("-created_at")
 
 
+def residue_of(node_ids: Iterable[UUID]) -> dict[UUID, dict[int, str]]:
+    """The slots of each host with traces of an earlier tenant, and the host's words for it."""
+    found: dict[UUID, dict[int, str]] = {}
+    rows = SlotResidue.objects.filter(node_id__in=list(node_ids), state=ResidueState.FOUND)
+    for node_id, index, detail in rows.values_list("node_id", "slot__index", "detail"):
+        found.setdefault(node_id, {})[index] = detail
+    return found
+
+
 def node_picture(node: Node) -> NodePicture:
     """How the host is wired, with what is on each part now."""
     drains = set(
@@ -104,6 +117,7 @@ def node_picture(node: Node) -> NodePicture:
             "slot_index", flat=True
         )
     )
+    traces = residue_of([node.pk]).get(node.pk, {})
     slots = [
         SlotFact(
             index=slot.index,
@@ -115,7 +129,8 @@ def node_picture(node: Node) -> NodePicture:
             nvme=slot.nvme or None,
             nvme_mode=slot.nvme_mode,  # type: ignore[arg-type]  # the column's choices
             draining=None in drains or slot.index in drains,
-            reason=slot.block_reason,
+            reason=slot.block_reason or traces.get(slot.index, ""),
+            residue=slot.index in traces,
         )
         for slot in slot_list(node)
     ]

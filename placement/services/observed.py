@@ -8,13 +8,15 @@ from django.db import connection, transaction
 
 from gpuaas.kernel import clock, events
 from gpuaas.kernel.actor import system
+from placement.domain.residue import blocking_codes
 from placement.errors import ObservedStale
 from placement.models import Allocation, Node
 from placement.models.allocation import Observed
 from placement.models.node import Health
 from placement.node_tasks import ObservedAnswer, ObservedReport
 from placement.services.agents import node_actor
-from placement.services.nodes import locked, refold
+from placement.services.nodes import locked, recount, refold
+from placement.services.residue import residue_take
 from placement.states import AllocationState, NodeState
 
 SILENT_AFTER_S = 60
@@ -32,6 +34,9 @@ HOLDING = (
 @transaction.atomic
 def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
     """Keep the report, compare it with what should be there, and fold the node's health.
+
+    Traces of an earlier tenant block the slots that they touch; those that no slot can be
+    told for block the node.
 
     Reports are numbered within a boot; an older one than the last kept changes nothing.
     """
@@ -60,7 +65,9 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
                     "observed_detail = '' WHERE id = ANY (%s)",
                     [str(value), now, ids],
                 )
-    health = Health.DEGRADED if conditions else Health.OK
+    changed_slots = residue_take(row, message, conditions, actor=node_actor(row))
+    # What is wrong with some slots only is theirs: the node as a whole is well.
+    health = Health.DEGRADED if blocking_codes(conditions) else Health.OK
     changed = (row.health, row.conditions) != (str(health), conditions)
     row.observed = message.to_json()
     row.observed_at, row.observed_seq, row.last_seen_at = now, message.seq, now
@@ -82,6 +89,9 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
             actor=node_actor(row),
             after={"health": str(health), "conditions": [c["code"] for c in conditions]},
         )
+    if changed_slots:
+        recount(row)
+    elif changed:
         refold(row)
     return ObservedAnswer(server_time=int(now.timestamp()))
 

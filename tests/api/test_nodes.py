@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gpuaas.kernel import clock
+from placement.audits import claims
 from placement.models import JoinToken, Node
 from tests.api.client import Caller, caller_of, operator_caller, order_body
 from tests.builders import a_catalogue, a_host, a_report, a_tenant
 
 pytestmark = pytest.mark.django_db
+LEFT = "01900000-0000-7000-8000-000000000001"
 
 
 @pytest.fixture
@@ -100,6 +102,101 @@ def test_a_discovery_is_a_task(operator: Caller) -> None:
     a_host()
     answer = operator.post("/nodes/host-1/actions/discover")
     assert (answer.status_code, answer.json()["kind"]) == (202, "slice.topology_discover")
+
+
+def test_residue_is_told_for_its_slot_and_overridden_by_two_people(operator: Caller) -> None:
+    host = a_host()
+    host.report(residue={3: LEFT})
+    node = operator.get("/nodes/host-1").json()
+    assert (node["slots_free"], node["schedulable"]) == (7, True)
+    (block,) = node["blocks"]
+    assert (block["slot_index"], block["code"], block["allocation"]) == (3, "residue_found", LEFT)
+    slots = operator.get("/nodes/host-1/slots").json()["items"]
+    assert [s["index"] for s in slots if s["blocks"]] == [3]
+    assert (slots[3]["display_state"], slots[4]["display_state"]) == ("cleanup_blocked", "free")
+    path = f"/slots/{slots[3]['id']}/actions"
+    assert operator.post(f"{path}/override", {}).status_code == 400
+    nobody = operator.post(f"{path}/approve-override", {"reason": "seen it"})
+    assert nobody.status_code == 404
+    other = operator_caller("second@platform.test")
+    asked = operator.post(f"{path}/override", {"reason": "the GPU was swapped"})
+    assert asked.status_code == 202
+    assert asked.json()["approval"] == "Another operator than the one who asked has to approve it."
+    shown = operator.get("/nodes/host-1/slots").json()["items"][3]["blocks"][0]
+    assert shown["asked_by"]["name"] == asked.json()["items"][0]["asked_by"]["name"]
+    own = operator.post(f"{path}/approve-override", {"reason": "me again"})
+    assert (own.status_code, own.json()["code"]) == (403, "second_person_needed")
+    done = other.post(f"{path}/approve-override", {"reason": "seen it"})
+    assert done.json()["items"][0]["slot"] == slots[3]["id"]
+    assert operator.get("/nodes/host-1").json()["slots_free"] == 8
+    calm = operator.post(f"{path}/override", {"reason": "again"})
+    assert (calm.status_code, calm.json()["code"]) == (409, "not_blocked")
+
+
+def test_one_operator_alone_is_told_that_both_steps_are_theirs(operator: Caller) -> None:
+    a_host().report(residue={3: LEFT})
+    slots = operator.get("/nodes/host-1/slots").json()["items"]
+    path = f"/slots/{slots[3]['id']}/actions"
+    asked = operator.post(f"{path}/override", {"reason": "the GPU was swapped"})
+    assert "only operator" in asked.json()["approval"]
+    done = operator.post(f"{path}/approve-override", {"reason": "nobody else is there"})
+    assert done.status_code == 200
+
+
+def test_a_slot_of_a_blocked_allocation_is_overridden_alone(operator: Caller) -> None:
+    host = a_host()
+    acme = caller_of(a_tenant("acme"))
+    acme.post("/projects/default/allocations", order_body(slots=2))
+    host.work()
+    (item,) = acme.get("/allocations?state=active").json()["items"]
+    acme.post(f"/allocations/{item['id']}/actions/release")
+    host.work(skip=("gpu_scrubbed",))
+    slots = operator.get("/nodes/host-1/slots").json()["items"]
+    for index, left in ((0, "cleanup_blocked"), (1, "released")):
+        path = f"/slots/{slots[index]['id']}/actions"
+        operator.post(f"{path}/override", {"reason": "the GPU was swapped"})
+        assert operator.post(f"{path}/approve-override", {"reason": "ok"}).status_code == 200
+        assert acme.get(f"/allocations/{item['id']}").json()["state"] == left
+        assert operator.get("/nodes/host-1").json()["slots_free"] == 7 + index
+    assert claims() == []
+
+
+def test_a_retry_cleans_only_what_was_not_overridden(operator: Caller) -> None:
+    host = a_host()
+    acme = caller_of(a_tenant("acme"))
+    acme.post("/projects/default/allocations", order_body(slots=2))
+    host.work()
+    (item,) = acme.get("/allocations?state=active").json()["items"]
+    acme.post(f"/allocations/{item['id']}/actions/release")
+    host.work(skip=("gpu_scrubbed",))
+    slots = operator.get("/nodes/host-1/slots").json()["items"]
+    path = f"/slots/{slots[0]['id']}/actions"
+    operator.post(f"{path}/override", {"reason": "the GPU was swapped"})
+    operator.post(f"{path}/approve-override", {"reason": "ok"})
+    retry = f"/allocations/{item['id']}/actions/retry-cleanup"
+    assert operator.post(retry, {"reason": "repaired"}).status_code == 202
+    (task,) = host.lease()
+    assert [slot["slot_index"] for slot in task.params["slots"]] == [1]
+    again = operator.post(retry, {"reason": "at once"})
+    assert (again.status_code, again.json()["code"]) == (409, "operation_in_progress")
+    host.complete(task)
+    host.work()
+    assert acme.get(f"/allocations/{item['id']}").json()["state"] == "released"
+
+
+def test_a_slot_held_with_its_whole_node_is_not_overridden_alone(operator: Caller) -> None:
+    host = a_host()
+    acme = caller_of(a_tenant("acme"))
+    acme.post("/projects/default/allocations", {"sku": "h100.node"})
+    host.work()
+    (item,) = acme.get("/allocations?state=active").json()["items"]
+    acme.post(f"/allocations/{item['id']}/actions/release")
+    host.work(skip=("gpu_scrubbed",))
+    slots = operator.get("/nodes/host-1/slots").json()["items"]
+    path = f"/slots/{slots[0]['id']}/actions/override"
+    refused = operator.post(path, {"reason": "the GPU was swapped"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "held_with_its_node")
+    assert refused.json()["facts"]["allocation"] == item["id"]
 
 
 def test_hosts_page_by_name_with_a_fixed_number_of_queries(

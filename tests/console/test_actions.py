@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
 
 from gpuaas.console.actions import NodeNumbers, node_actions
+from gpuaas.console.fleet import strips_of
 from gpuaas.kernel.models import Event
 from placement import states
 from placement.models import Node, NodeDrain, Slot
@@ -188,3 +190,31 @@ def test_only_moves_of_the_lifecycle_are_offered(state: str) -> None:
         "restore",
         "retire",
     }
+
+
+def test_a_slot_with_residue_is_overridden_from_its_nodes_page_by_two_people(fleet: Fleet) -> None:
+    fleet.host.report(residue={5: "left-by-somebody"})
+    browser, other = fleet.browser(), Browser.of(fleet.second)
+    page = html.unescape(browser.get("/console/nodes/host-1/").content.decode())
+    assert "Blocked slots" in page
+    assert "data of left-by-somebody" in page
+    assert "Another operator than the one who asked" in page
+    slot = Slot.objects.get(node=fleet.host.node, index=5)
+    address = f"/console/nodes/host-1/slots/{slot.pk}/"
+    assert browser.send(f"{address}explode/", {"reason": "x"}).status_code == 404
+    browser.send(f"{address}request-override/", {"reason": "the GPU was swapped"})
+    assert "op@platform.test asked for it." in other.get("/console/nodes/host-1/").content.decode()
+    own = browser.send(f"{address}approve-override/", {"reason": "me again"})
+    assert own.status_code == 403
+    free = fleet.host.fresh().free_count
+    other.send(f"{address}approve-override/", {"reason": "seen it"})
+    assert fleet.host.fresh().free_count == free + 1
+    event = Event.objects.get(kind="placement.slot.override_approve")
+    assert (event.facts["slot_index"], event.facts["alone"]) == (5, False)
+
+
+def test_a_fleets_strip_shows_residue_on_its_slot(fleet: Fleet) -> None:
+    fleet.host.report(residue={5: "left-by-somebody"})
+    (strip,) = strips_of([fleet.host.fresh()])
+    assert "2 cleanup blocked" in strip.words
+    assert (strip.free, fleet.host.fresh().free_count) == (4, 4)

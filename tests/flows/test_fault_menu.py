@@ -20,14 +20,23 @@ from nodeagent.daemon import Pace
 from nodeagent.simhost.agent import TOKEN_FILE, SimAgent, make_agent
 from nodeagent.simhost.faults import FaultMenu
 from nodeagent.simhost.hardware import HardwareConfig, create_host
-from placement.models import CleanupProof, Node, NodeTask, TaskObservation
+from nodeagent.simhost.state import StateStore
+from placement.models import (
+    Allocation,
+    CleanupProof,
+    Node,
+    NodeTask,
+    SlotResidue,
+    TaskObservation,
+)
 from placement.selectors import posture_of
-from placement.services import agents, nodes
+from placement.services import agents, nodes, overrides
 from placement.services.allocations import allocation_release
 from placement.services.cleanup import cleanup_retry
 from placement.services.projections import projections_refresh
 from placement.states import TaskState
 from tests.builders import OPERATOR, TenantWorld, a_catalogue, a_tenant, drive_all
+from tests.identity.test_two_people import an_operator, as_person
 from tests.nodeagent.clock import FakeClock
 from tests.topologies import topology_file
 
@@ -94,6 +103,12 @@ class Stage:
         """Acme leases, and has it."""
         self.acme.order(sku, **({"slots": 2} if sku == SLICE[0] else {}))
         assert self.until(lambda: self.state() == "active")
+
+    def lease_more(self, slots: int) -> None:
+        """Globex leases this many slots too, and has them."""
+        row = self.globex.order("h100.slice", slots=slots).allocation
+        assert row is not None
+        assert self.until(lambda: Allocation.objects.get(pk=row.pk).state == "active")
 
     def release(self) -> None:
         """Acme gives it back."""
@@ -191,9 +206,67 @@ def test_a_cleanup_that_claims_what_it_did_not_do_is_found_out_before_reuse(
     stage.menu.set("lie_cleanup", "false_ok")
     stage.release()
     assert stage.until(lambda: stage.state() == "released")
-    assert stage.until(lambda: not stage.fresh().schedulable)
+    clean = 6 if shape == SLICE else 0
+    assert stage.until(lambda: stage.fresh().free_count == clean)
     assert {c["code"] for c in stage.fresh().conditions} == {"residue_found"}
     assert posture_of(stage.fresh()) == "cleanup_blocked"
+    assert stage.nothing_wrong()
+
+
+def test_residue_on_one_slot_leaves_neighbours_and_free_slots_alone_until_it_is_wiped(
+    stage: Stage,
+) -> None:
+    neighbour = stage.globex.order("h100.slice", slots=3).allocation
+    assert neighbour is not None
+    stage.acme.order("h100.slice", slots=1)
+    assert stage.until(lambda: stage.state() == "active")
+    left = stage.acme.tenant.allocations.get()
+    (index,) = left.claims.values_list("slot_index", flat=True)
+    stage.menu.set("lie_cleanup", "false_ok")
+    stage.release()
+    assert stage.until(lambda: SlotResidue.objects.filter(state="found").exists())
+    stage.menu.clear()
+    residue = SlotResidue.objects.get()
+    assert (residue.slot.index, residue.left_by) == (index, str(left.pk))
+    assert stage.until(lambda: stage.fresh().free_count == 4)
+    neighbour.refresh_from_db()
+    assert (neighbour.state, neighbour.observed) == ("active", "present")
+    stage.lease_more(4)
+    assert stage.fresh().free_count == 0
+    store = StateStore(stage.folder, "host-1")
+    store.refresh()
+    store.state.canaries = {
+        device: owner for device, owner in store.state.canaries.items() if owner != str(left.pk)
+    }
+    store.save()
+    assert stage.until(lambda: stage.fresh().free_count == 1)
+    residue.refresh_from_db()
+    assert residue.state == "gone"
+    stage.lease_more(1)
+    assert stage.nothing_wrong()
+
+
+def test_an_overridden_slot_is_sold_again_and_the_host_still_refuses_to_hand_traces_over(
+    stage: Stage,
+) -> None:
+    stage.acme.order("h100.slice", slots=8)
+    assert stage.until(lambda: stage.state() == "active")
+    stage.menu.set("lie_cleanup", "false_ok")
+    stage.release()
+    assert stage.until(lambda: SlotResidue.objects.filter(state="found").count() == 8)
+    stage.menu.clear()
+    left = stage.acme.tenant.allocations.get()
+    one, two = as_person(an_operator("one")), as_person(an_operator("two"))
+    overrides.override_request(allocation_id=left.pk, reason="wiped by hand", actor=one)
+    overrides.override_approve(allocation_id=left.pk, reason="seen", actor=two)
+    assert stage.fresh().free_count == 8
+    refused = stage.globex.order("h100.slice", slots=1).allocation
+    assert refused is not None
+    assert stage.until(lambda: Allocation.objects.get(pk=refused.pk).state == "released")
+    refused.refresh_from_db()
+    assert (refused.outcome, refused.outcome_code) == ("failed", "provision_failed")
+    assert stage.until(lambda: SlotResidue.objects.filter(state="gone").count() == 1)
+    assert stage.nothing_wrong()
 
 
 @both_shapes

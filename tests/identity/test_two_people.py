@@ -12,7 +12,7 @@ from gpuaas.kernel.actor import SYSTEM, Actor
 from gpuaas.kernel.models import Event
 from placement.errors import SecondPersonNeeded
 from placement.models import Allocation, CleanupOverride
-from placement.services import cleanup
+from placement.services import overrides
 from placement.services.allocations import allocation_release
 from tenants.errors import PersonNeeded, SecondFactorNeeded
 from tenants.models import ApiToken, User
@@ -56,11 +56,11 @@ def by_token(user: User) -> Actor:
 
 
 def ask(row: Allocation, actor: Actor) -> None:
-    cleanup.override_request(allocation_id=row.pk, reason=WHY, actor=actor)
+    overrides.override_request(allocation_id=row.pk, reason=WHY, actor=actor)
 
 
 def approve(row: Allocation, actor: Actor) -> None:
-    cleanup.override_approve(allocation_id=row.pk, reason="seen it", actor=actor)
+    overrides.override_approve(allocation_id=row.pk, reason="seen it", actor=actor)
 
 
 def test_a_persons_tokens_are_that_person(blocked: Allocation) -> None:

@@ -310,6 +310,8 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "allocation-retry-cleanup": _REASON,
     "allocation-override": _REASON,
     "allocation-override-approve": _REASON,
+    "slot-override": _REASON,
+    "slot-override-approve": _REASON,
     "admission-request-withdraw": {},
     "node-list": {"name": "new"},
     "node-join-token": {},

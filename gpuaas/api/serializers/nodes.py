@@ -83,12 +83,25 @@ class NodeOut(Output):
     version = serializers.IntegerField()
 
 
+class BlockOut(Output):
+    """What keeps one slot, or a whole node, from being leased."""
+
+    slot_index = serializers.IntegerField(help_text="-1 for a claim of the whole node.")
+    slot = serializers.UUIDField(allow_null=True)
+    code = serializers.CharField(help_text="residue_found or cleanup_blocked.")
+    detail = serializers.CharField(allow_blank=True)
+    since = serializers.DateTimeField()
+    allocation = serializers.CharField(allow_blank=True, help_text="What left it, if known.")
+    asked_by = ActorOut(allow_null=True, help_text="Who asked for an override of it.")
+
+
 class NodeDetail(NodeOut):
-    """A host with its four states, conditions and drains."""
+    """A host with its four states, conditions, drains, and what blocks slots of it."""
 
     states = FourStates()
     conditions = serializers.ListField(child=JsonObject())
     drains = DrainOut(many=True)
+    blocks = BlockOut(many=True)
     observed_at = serializers.DateTimeField(allow_null=True)
     topology_at = serializers.DateTimeField(allow_null=True)
 
@@ -122,6 +135,7 @@ class SlotOut(Output):
     nvme = serializers.CharField(allow_null=True)
     block_reason = serializers.CharField(allow_blank=True)
     claim = ClaimOut(allow_null=True)
+    blocks = BlockOut(many=True)
 
 
 class SlotList(Output):
@@ -199,7 +213,9 @@ class DrainIn(Reasoned):
 class OverrideOut(Output):
     """A decision to reuse without proof: asked by one person, approved by another."""
 
-    claim = serializers.UUIDField()
+    claim = serializers.UUIDField(allow_null=True, help_text="The blocked cleanup it ends.")
+    residue = serializers.UUIDField(allow_null=True, help_text="The traces that it accepts.")
+    slot = serializers.UUIDField(allow_null=True, help_text="null means the whole node.")
     reason = serializers.CharField()
     asked_by = ActorOut()
     approved_by = ActorOut(allow_null=True)
@@ -207,6 +223,7 @@ class OverrideOut(Output):
 
 
 class OverrideList(Output):
-    """The overrides of an allocation's claims."""
+    """The overrides of what an allocation left blocked, or of one slot."""
 
     items = OverrideOut(many=True)
+    approval = serializers.CharField(help_text="Whose approval counts now, in words.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,7 +17,7 @@ from gpuaas.api.serializers.nodes import OverrideList
 from gpuaas.api.views.identity import FACTOR
 from gpuaas.api.views.operations import operation_response
 from placement.models import CleanupOverride
-from placement.services import cleanup
+from placement.services import cleanup, overrides
 
 
 class AllocationRetryCleanup(OperatorView):
@@ -37,20 +38,31 @@ class AllocationRetryCleanup(OperatorView):
         return operation_response(run, status=202)
 
 
-def overrides_shown(allocation_id: UUID) -> dict[str, Any]:
-    """The overrides of an allocation's claims."""
-    rows = CleanupOverride.objects.filter(claim__allocation_id=allocation_id)
+def overrides_shown(mine: Q) -> dict[str, Any]:
+    """The representation of overrides, with whose approval counts."""
+    rows = CleanupOverride.objects.filter(mine).select_related("claim", "residue")
     items = [
         {
             "claim": row.claim_id,
+            "residue": row.residue_id,
+            "slot": row.residue.slot_id if row.residue else row.claim and row.claim.slot_id,
             "reason": row.reason,
             "asked_by": row.asked_by,
             "approved_by": row.approved_by,
             "approved_at": row.approved_at,
         }
-        for row in rows.order_by("claim__slot_index")
+        for row in rows.order_by("created_at", "id")
     ]
-    return dict(OverrideList({"items": items}).data)
+    return dict(OverrideList({"items": items, "approval": overrides.approval_rule()}).data)
+
+
+def _of_allocation(allocation_id: UUID) -> Q:
+    return Q(claim__allocation_id=allocation_id) | Q(residue__left_by=str(allocation_id))
+
+
+def _of_slot(slot_id: UUID) -> Q:
+    """Those about what is on the slot now: what has ended is in the events."""
+    return Q(claim__slot_id=slot_id) | Q(residue__slot_id=slot_id)
 
 
 class AllocationOverride(OperatorView):
@@ -65,10 +77,10 @@ class AllocationOverride(OperatorView):
     def post(self, request: Request, allocation_id: UUID) -> Response:
         """Ask for an override of the missing proof. Another operator has to approve it."""
         given = Reasoned.read(request.data)
-        cleanup.override_request(
+        overrides.override_request(
             allocation_id=allocation_id, reason=given["reason"], actor=self.actor
         )
-        return Response(overrides_shown(allocation_id), status=202)
+        return Response(overrides_shown(_of_allocation(allocation_id)), status=202)
 
 
 class AllocationOverrideApprove(OperatorView):
@@ -84,7 +96,40 @@ class AllocationOverrideApprove(OperatorView):
     def post(self, request: Request, allocation_id: UUID) -> Response:
         """Approve an override that somebody else has asked for."""
         given = Reasoned.read(request.data)
-        cleanup.override_approve(
+        overrides.override_approve(
             allocation_id=allocation_id, reason=given["reason"], actor=self.actor
         )
-        return Response(overrides_shown(allocation_id))
+        return Response(overrides_shown(_of_allocation(allocation_id)))
+
+
+class SlotOverride(OperatorView):
+    """A decision to reuse one slot without proof."""
+
+    @extend_schema(
+        operation_id="slot_override",
+        tags=["cleanup"],
+        request=Reasoned,
+        responses={202: OverrideList},
+    )
+    def post(self, request: Request, slot_id: UUID) -> Response:
+        """Ask for an override of what blocks one slot. Another operator has to approve it."""
+        given = Reasoned.read(request.data)
+        overrides.slot_override_request(slot_id=slot_id, reason=given["reason"], actor=self.actor)
+        return Response(overrides_shown(_of_slot(slot_id)), status=202)
+
+
+class SlotOverrideApprove(OperatorView):
+    """The second person's word about one slot."""
+
+    @extend_schema(
+        operation_id="slot_override_approve",
+        tags=["cleanup"],
+        parameters=[FACTOR],
+        request=Reasoned,
+        responses={200: OverrideList},
+    )
+    def post(self, request: Request, slot_id: UUID) -> Response:
+        """Approve an override of one slot that somebody else has asked for."""
+        given = Reasoned.read(request.data)
+        overrides.slot_override_approve(slot_id=slot_id, reason=given["reason"], actor=self.actor)
+        return Response(overrides_shown(_of_slot(slot_id)))

@@ -81,6 +81,7 @@ def node_detailed(row: Node) -> dict[str, Any]:
             }
             for drain in NodeDrain.objects.filter(node=row, ended_at__isnull=True).order_by("id")
         ],
+        "blocks": [b for of_slot in selectors.slot_blocks(row).values() for b in of_slot],
         "observed_at": row.observed_at,
         "topology_at": row.topology_at,
     }
@@ -213,6 +214,8 @@ class NodeSlots(OperatorView):
 
 def slots_shown(node: Node) -> list[dict[str, Any]]:
     """The representation of a host's slots."""
+    blocks = selectors.slot_blocks(node)
+    traces = selectors.residue_of([node.pk]).get(node.pk, {})
     claims = {
         claim.slot_index: claim
         for claim in Claim.objects.filter(node_num=node.num, state__in=LIVE_CLAIM).select_related(
@@ -228,24 +231,33 @@ def slots_shown(node: Node) -> list[dict[str, Any]]:
     for slot in selectors.slot_list(node):
         claim = claims.get(slot.index) or claims.get(WHOLE_NODE)
         draining = None in drains or slot.index in drains
-        shown.append(_slot_shown(slot, claim, draining))
+        fact = SlotFact(
+            slot.index,
+            slot.state,
+            slot.gpu_uuid,
+            slot.gpu_index,
+            draining=draining,
+            residue=slot.index in traces,
+        )
+        shown.append(_slot_shown(slot, claim, fact, selectors.blocks_on(blocks, slot.index)))
     return shown
 
 
-def _display_state(slot: Slot, claim: Claim | None, draining: bool) -> str:
-    fact = SlotFact(slot.index, slot.state, slot.gpu_uuid, slot.gpu_index, draining=draining)
+def _display_state(fact: SlotFact, claim: Claim | None) -> str:
     if claim is None:
         return shown_state(fact, None)
     held = ClaimFact(claim.slot_index, claim.state, claim.holder, "", "")
     return shown_state(fact, held)
 
 
-def _slot_shown(slot: Slot, claim: Claim | None, draining: bool) -> dict[str, Any]:
+def _slot_shown(
+    slot: Slot, claim: Claim | None, fact: SlotFact, blocks: list[selectors.Block]
+) -> dict[str, Any]:
     body = {
         "id": slot.pk,
         "index": slot.index,
         "state": slot.state,
-        "display_state": _display_state(slot, claim, draining),
+        "display_state": _display_state(fact, claim),
         "gpu_uuid": slot.gpu_uuid,
         "gpu_index": slot.gpu_index,
         "numa": slot.numa,
@@ -258,6 +270,7 @@ def _slot_shown(slot: Slot, claim: Claim | None, draining: bool) -> dict[str, An
         "nvme": slot.nvme or None,
         "block_reason": slot.block_reason,
         "claim": None,
+        "blocks": blocks,
     }
     if claim is not None:
         body["claim"] = {

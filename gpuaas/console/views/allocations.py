@@ -16,14 +16,16 @@ from gpuaas.kernel import errors
 from gpuaas.ui.four import sides_of
 from gpuaas.ui.frame import Crumb
 from gpuaas.ui.paging import part_of
-from placement.models import Allocation, CleanupOverride, CleanupProof
+from placement.models import Allocation, CleanupProof
 from placement.selectors import (
     allocation_explain,
     allocation_phase,
     allocation_states,
     allocation_timeline,
+    override_of,
+    residue_left,
 )
-from placement.services.cleanup import single_operator
+from placement.services.overrides import approval_rule
 from placement.states import AllocationState
 
 PAGE = 50
@@ -81,7 +83,7 @@ class AllocationPage(OneAllocation):
     def get(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """The page."""
         row = self.row(pk)
-        override = CleanupOverride.objects.filter(claim__allocation=row).first()
+        override = override_of(row)
         open_ask = override is not None and override.approved_at is None
         asked_by = override.asked_by.get("name", "somebody") if override and open_ask else ""
         proofs = CleanupProof.objects.filter(claim__allocation=row).select_related("slot", "claim")
@@ -96,7 +98,9 @@ class AllocationPage(OneAllocation):
             claims=list(row.claims.order_by("slot_index")),
             proofs=list(proofs.order_by("-attempt", "claim__slot_index")),
             override=override,
-            actions=allocation_actions(row.state, asked_by, alone=single_operator()),
+            actions=allocation_actions(
+                row.state, asked_by, rule=approval_rule(), residue=residue_left(row)
+            ),
         )
 
 

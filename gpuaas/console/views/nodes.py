@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,14 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.safestring import mark_safe
 
-from gpuaas.console.actions import NodeNumbers, node_actions, node_run
+from gpuaas.console.actions import (
+    NodeNumbers,
+    Offered,
+    node_actions,
+    node_run,
+    override_offer,
+    slot_run,
+)
 from gpuaas.console.fleet import posture_counts, strips_of
 from gpuaas.console.pages import ConsolePage
 from gpuaas.console.picture import draw
@@ -26,18 +34,21 @@ from gpuaas.ui.frame import Crumb
 from gpuaas.ui.live import event_stream
 from gpuaas.ui.marks import mark_of
 from placement.domain.capacity import POSTURES
-from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool
+from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool, Slot
 from placement.models.node import Intended
 from placement.selectors import (
+    Block,
     node_list,
     node_named,
     node_picture,
     node_states,
+    slot_blocks,
     slot_list,
     task_list,
 )
 from placement.services import nodes as services
 from placement.services.agents import join_token_create
+from placement.services.overrides import approval_rule
 from placement.states import LIVE, NodeState, SlotState
 
 TASKS_SHOWN = 12
@@ -105,6 +116,16 @@ class Nodes(ConsolePage):
         return self.show(form, 400)
 
 
+@dataclass(frozen=True, slots=True)
+class BlockedSlot:
+    """A slot with what blocks it, and the next step of an override at its address."""
+
+    slot: Slot
+    blocks: list[Block]
+    offers: list[Offered]
+    base: str
+
+
 class OneNode(ConsolePage):
     """What pages about one node share."""
 
@@ -155,6 +176,7 @@ class OneNode(ConsolePage):
             rows=rows,
             claims=claims,
             drains=drains,
+            blocked=_blocked(node, slots),
             drained_slots={d.slot_index for d in drains if d.slot_index is not None},
             tasks=list(task_list(node)[:TASKS_SHOWN]),
             events=list(Event.objects.filter(subject_id=node.pk).order_by("-id")[:EVENTS_SHOWN]),
@@ -167,6 +189,20 @@ class OneNode(ConsolePage):
         if token:
             response["Cache-Control"] = "no-store"
         return response
+
+
+def _blocked(node: Node, slots: list[Slot]) -> list[BlockedSlot]:
+    blocks = slot_blocks(node)
+    rule = approval_rule() if blocks else ""
+    here = reverse("console:node", args=[node.name])
+    shown = []
+    for slot in slots:
+        mine = blocks.get(slot.index)
+        if mine:
+            asked = next((b.asked_by.get("name", "somebody") for b in mine if b.asked_by), "")
+            offers = [override_offer(asked, rule)]
+            shown.append(BlockedSlot(slot, mine, offers, f"{here}slots/{slot.pk}/"))
+    return shown
 
 
 class NodePage(OneNode):
@@ -198,6 +234,22 @@ class ActOnNode(OneNode):
             raise errors.NotFound
         run(node.pk, request.POST.get("reason", "").strip()[:500], self.actor)
         messages.success(request, f"{node.name}: {action.replace('-', ' ')} done.")
+        return redirect("console:node", node.name)
+
+
+class OverrideSlot(OneNode):
+    """Ask to reuse a blocked slot without proof, or approve it."""
+
+    write_action = "cleanup:write"
+
+    def post(self, request: HttpRequest, name: str, slot: UUID, action: str) -> HttpResponse:
+        """Do it with the reason given, and go back to the node."""
+        node = node_named(name)
+        run, row = slot_run(action), slot_list(node).filter(pk=slot).first()
+        if run is None or row is None:
+            raise errors.NotFound
+        run(row.pk, request.POST.get("reason", "").strip()[:500], self.actor)
+        messages.success(request, f"{node.name} slot {row.index}: {action.replace('-', ' ')} done.")
         return redirect("console:node", node.name)
 
 
