@@ -284,7 +284,7 @@ class Agent:
             detail = "the allocation was released while this task waited"
             return failure(verified, boot_id, FailureCode.CANCELLED, detail, retryable=False)
         try:
-            return await carry_out(verified, self.backend, keeper)
+            return await carry_out(verified, self.backend, keeper, self.home.key)
         except LeaseLost:
             log.warning("lease of task %s lost", envelope.task_id)
             self.journal.acknowledge(envelope.task_id)

@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from nodeagent.backend import Backend, BackendError, HostRebooted, LeaseLost, TaskCancelled
 from nodeagent.client import ControlPlane, Refused, Unreachable
 from nodeagent.clock import Clock
@@ -22,7 +24,9 @@ from nodeagent.protocol import (
     SlotEvidence,
     VmProvisionParams,
     VmReleaseParams,
+    evidence_signing_bytes,
 )
+from nodeagent.signing import sign
 from nodeagent.verify import VerifiedTask
 
 log = logging.getLogger("nodeagent")
@@ -73,8 +77,10 @@ class LeaseKeeper:
             raise TaskCancelled
 
 
-async def carry_out(task: VerifiedTask, backend: Backend, progress: LeaseKeeper) -> Outcome:
-    """Run a task on the host and turn what happens into the result to send.
+async def carry_out(
+    task: VerifiedTask, backend: Backend, progress: LeaseKeeper, key: Ed25519PrivateKey
+) -> Outcome:
+    """Run a task on the host and turn what happens into the result to send, evidence signed.
 
     Raises LeaseLost when the task stopped being ours, and lets HostRebooted and asyncio's
     cancellation through: then there is no result, and the journal's next reader will say so.
@@ -93,6 +99,7 @@ async def carry_out(task: VerifiedTask, backend: Backend, progress: LeaseKeeper)
             error.detail,
             retryable=error.retryable,
             evidence=error.evidence,
+            signature=_signature(task, boot_id, error.evidence, key),
         )
     except (LeaseLost, HostRebooted):
         raise
@@ -100,7 +107,8 @@ async def carry_out(task: VerifiedTask, backend: Backend, progress: LeaseKeeper)
         log.exception("task %s (%s) broke", envelope.task_id, envelope.kind)
         detail = f"the host's code raised {type(error).__name__}"
         return failure(task, boot_id, FailureCode.BACKEND_ERROR, detail, retryable=True)
-    complete = CompleteRequest(envelope.lease_epoch, boot_id, result, evidence)
+    signature = _signature(task, boot_id, evidence, key)
+    complete = CompleteRequest(envelope.lease_epoch, boot_id, result, evidence, signature)
     return Outcome("complete", complete.to_json())
 
 
@@ -112,6 +120,7 @@ def failure(
     *,
     retryable: bool,
     evidence: tuple[SlotEvidence, ...] = (),
+    signature: str | None = None,
 ) -> Outcome:
     """The result of a task that did not succeed."""
     request = FailRequest(
@@ -121,8 +130,29 @@ def failure(
         detail=detail[:_MAX_DETAIL],
         retryable=retryable,
         evidence=evidence,
+        evidence_signature=signature,
     )
     return Outcome("fail", request.to_json())
+
+
+def _signature(
+    task: VerifiedTask,
+    boot_id: str,
+    evidence: tuple[SlotEvidence, ...],
+    key: Ed25519PrivateKey,
+) -> str | None:
+    """The node's word for the evidence; without evidence there is nothing to sign."""
+    if not evidence:
+        return None
+    envelope = task.envelope
+    signed = evidence_signing_bytes(
+        node_id=envelope.node_id,
+        task_id=envelope.task_id,
+        lease_epoch=envelope.lease_epoch,
+        boot_id=boot_id,
+        evidence=evidence,
+    )
+    return sign(key, signed)
 
 
 async def _run(

@@ -165,17 +165,21 @@ class SlotEvidence(Message):
 
 @dataclass(frozen=True)
 class CompleteRequest(Message):
-    """POST /tasks/{id}/complete. result is parsed by kind with `params.parse_result`."""
+    """POST /tasks/{id}/complete. result is parsed by kind with `params.parse_result`.
+
+    evidence_signature: the node's, over `signed.evidence_signing_bytes`; there where evidence is.
+    """
 
     lease_epoch: Epoch
     boot_id: BootId
     result: Annotated[dict[str, Any], Free(32)]
     evidence: Annotated[tuple[SlotEvidence, ...], Many(256)] = ()
+    evidence_signature: Signature | None = None
 
 
 @dataclass(frozen=True)
 class FailRequest(Message):
-    """POST /tasks/{id}/fail. evidence: what was proven before it failed."""
+    """POST /tasks/{id}/fail. evidence: what was proven before it failed, signed as above."""
 
     lease_epoch: Epoch
     boot_id: BootId
@@ -183,6 +187,7 @@ class FailRequest(Message):
     detail: Detail
     retryable: bool
     evidence: Annotated[tuple[SlotEvidence, ...], Many(256)] = ()
+    evidence_signature: Signature | None = None
 
 
 @dataclass(frozen=True)

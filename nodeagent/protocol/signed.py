@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodeagent.protocol.kinds import SCHEMA_VERSION, TaskKind
-from nodeagent.protocol.messages import TaskEnvelope
+from nodeagent.protocol.messages import SlotEvidence, TaskEnvelope
 from nodeagent.protocol.params import TaskParams
 from nodeagent.protocol.text import canonical_json, sha256_hex
 
@@ -21,6 +21,27 @@ def request_signing_bytes(
 def task_signing_bytes(envelope: TaskEnvelope | dict[str, Any]) -> bytes:
     """What the control plane signs of a task: the canonical JSON of its envelope."""
     return canonical_json(envelope.to_json() if isinstance(envelope, TaskEnvelope) else envelope)
+
+
+def evidence_signing_bytes(
+    *,
+    node_id: str,
+    task_id: str,
+    lease_epoch: int,
+    boot_id: str,
+    evidence: tuple[SlotEvidence, ...],
+) -> bytes:
+    """What a node signs of a cleanup's evidence, so that it proves by itself, also years later,
+    which node said it of which task, lease and boot."""
+    return canonical_json(
+        {
+            "node_id": node_id,
+            "task_id": task_id,
+            "lease_epoch": lease_epoch,
+            "boot_id": boot_id,
+            "evidence": [slot.to_json() for slot in evidence],
+        }
+    )
 
 
 def params_sha256(params: TaskParams | dict[str, Any]) -> str:

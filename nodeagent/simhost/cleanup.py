@@ -119,6 +119,8 @@ class Cleanup:
                 method = "function_level_reset" if nics else "virtual_nic_removed"
                 detail = f"{len(nics)} devices reset" if nics else "no NIC was handed over"
                 return self._wipe(*nics), method, detail
+            case CleanupStep.GPU_ERROR_FREE:
+                return _nothing, "error_counters", "no error was counted since the claim began"
             case CleanupStep.OS_WIPED:
                 return self._wipe(OS_DISK), "disk_erase", "system disk erased"
 

@@ -1,0 +1,128 @@
+"""How does an operator run the agent of a real host?
+
+    python -m nodeagent.host agent  [--config /etc/gpuaas-agent/agent.toml]
+    python -m nodeagent.host helper [--config …]     as root; does what needs root's rights
+    python -m nodeagent.host check  [--config …]     probes, and says what it finds
+
+Status 0 when it ended as asked, 2 when the configuration is of no use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+import httpx
+
+from nodeagent.clock import SystemClock
+from nodeagent.daemon import Pace
+from nodeagent.files import try_lock
+from nodeagent.host.assemble import choose_runtime, make_agent, make_helper
+from nodeagent.host.config import CONFIG_PATH, ConfigError, HostConfig, load_config
+from nodeagent.host.nvml import Nvml
+from nodeagent.host.wiring import topology_reader
+
+log = logging.getLogger("nodeagent.host")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    os.umask(0o077)
+    try:
+        config = load_config(options.config)
+        if options.command == "check":
+            return _check(config)
+        if options.command == "helper":
+            return _helper(config)
+        return _agent(config, Pace(heartbeat_every_s=options.heartbeat_s))
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _agent(config: HostConfig, pace: Pace) -> int:
+    config.agent_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = try_lock(config.agent_folder / ".lock")
+    if lock is None:
+        print(f"error: another agent runs on {config.agent_folder}", file=sys.stderr)
+        return 2
+    try:
+        asyncio.run(_run(config, pace))
+    finally:
+        os.close(lock)
+    return 0
+
+
+async def _run(config: HostConfig, pace: Pace) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with httpx.AsyncHTTPTransport() as transport:
+        agent = make_agent(config, transport, SystemClock(), pace=pace)
+        log.info("the agent of %s speaks to %s", config.name, config.server)
+        await agent.run(stop)
+
+
+def _helper(config: HostConfig) -> int:
+    config.helper_folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+    lock = try_lock(config.helper_folder / ".lock")
+    if lock is None:
+        print(f"error: another helper runs on {config.helper_folder}", file=sys.stderr)
+        return 2
+    server = make_helper(config)
+
+    def stop(*_: object) -> None:
+        server.close()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    log.info("the helper of %s listens on %s", config.name, config.socket_path)
+    try:
+        server.serve()
+    finally:
+        os.close(lock)
+    return 0
+
+
+def _check(config: HostConfig) -> int:
+    accelerated, runtime = choose_runtime(config)
+    report = topology_reader(config, Nvml())()
+    said = {
+        "name": config.name,
+        "machines_run": runtime.works,
+        "accelerated": accelerated,
+        "runtime": runtime.detail,
+        "gpus": len(report.gpus),
+        "slots": len(report.slots),
+        "findings": [f"{one.code}: {one.detail}" for one in report.findings],
+        "images": sorted(config.images),
+        "hooks": sorted(config.hooks),
+    }
+    print(json.dumps(said, indent=1))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m nodeagent.host",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=("agent", "helper", "check"))
+    parser.add_argument("--config", type=Path, default=CONFIG_PATH, help="the operator's file")
+    parser.add_argument("--heartbeat-s", type=float, default=Pace.heartbeat_every_s)
+    parser.add_argument("--log-level", default="INFO")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""How are the agent and the helper of this host put together from its configuration?"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pwd
+from collections.abc import Callable
+
+import httpx
+
+from nodeagent.client import ControlPlane
+from nodeagent.clock import Clock
+from nodeagent.daemon import Agent, Pace
+from nodeagent.host.backend import HostBackend, read_boot_id
+from nodeagent.host.cleanup.gpu import GpuCare
+from nodeagent.host.cleanup.nvme import NvmeEraser
+from nodeagent.host.cleanup.stand_in import StandInDevices
+from nodeagent.host.cleanup.steps import Devices
+from nodeagent.host.cleanup.vfio import VfioDevices
+from nodeagent.host.cleanup.xids import KernelLog
+from nodeagent.host.config import DeviceKind, HostConfig
+from nodeagent.host.helper.server import HelperServer
+from nodeagent.host.helper.verbs import Verbs
+from nodeagent.host.hooks import Hooks
+from nodeagent.host.nvml import Nvml
+from nodeagent.host.records import Records
+from nodeagent.host.runtime.baremetal import BareHost
+from nodeagent.host.runtime.kvm import Probe, probe
+from nodeagent.host.runtime.machines import Machines
+from nodeagent.host.wiring import topology_reader
+from nodeagent.identity import AgentHome
+from nodeagent.protocol import TopologyReport
+
+log = logging.getLogger("nodeagent.host")
+
+
+def make_agent(
+    config: HostConfig,
+    transport: httpx.AsyncBaseTransport,
+    clock: Clock,
+    *,
+    pace: Pace | None = None,
+) -> Agent:
+    """The unprivileged half: joins, leases, reports, and asks the helper."""
+    nvml = Nvml()
+    backend = HostBackend(config, clock, topology_reader(config, nvml), nvml)
+    home = AgentHome(config.agent_folder)
+    http = httpx.AsyncClient(transport=transport, timeout=30.0, trust_env=False)
+    control = ControlPlane(http, config.server, home, clock)
+    return Agent(home, backend, control, clock, pace=pace)
+
+
+def make_helper(config: HostConfig) -> HelperServer:
+    """The privileged half, listening; machines that the host's restart ended are started again."""
+    nvml, boot = Nvml(), read_boot_id(config.root)
+    report = _remembered(topology_reader(config, nvml))
+    hooks = Hooks(config.hooks)
+    devices = _devices(config, report, nvml, boot)
+    accelerated, runtime = choose_runtime(config)
+    machines = Machines(config, report, devices, hooks, accelerated)
+    verbs = Verbs(
+        records=Records(config.helper_folder / "tenancies"),
+        report=report,
+        machines=machines,
+        bare=BareHost(config.name, hooks),
+        devices=devices,
+        runtime=runtime,
+        boot=boot,
+    )
+    if runtime.works:
+        verbs.resume()
+    allowed, group = {os.geteuid()}, -1
+    if config.agent_user:
+        try:
+            entry = pwd.getpwnam(config.agent_user)
+            allowed.add(entry.pw_uid)
+            group = entry.pw_gid
+        except KeyError:
+            log.warning("user %s does not exist; only this user may ask", config.agent_user)
+    return HelperServer(config.socket_path, verbs, allowed, group)
+
+
+def choose_runtime(config: HostConfig) -> tuple[bool, Probe]:
+    """Whether KVM works, and what machines run on; emulation only where it is allowed."""
+    if not config.images:
+        return False, Probe(False, "no image is configured")
+    kvm = probe(config.tools.qemu, "kvm")
+    if kvm.works or not config.vm.emulate:
+        return kvm.works, kvm
+    emulated = probe(config.tools.qemu, "tcg")
+    return False, Probe(emulated.works, f"{emulated.detail}, emulated; {kvm.detail}"[:900])
+
+
+def _devices(
+    config: HostConfig, report: Callable[[], TopologyReport], nvml: Nvml, boot: str
+) -> Devices:
+    user = config.vm.user
+    if config.vm.devices is DeviceKind.STAND_IN:
+        return StandInDevices(config.helper_folder / "stand-ins", user)
+    log_path = config.root / "dev/kmsg"
+    gpus = GpuCare(nvml, config.tools.nvidia_smi, KernelLog(log_path), boot)
+    return VfioDevices(config.root, report, gpus, NvmeEraser(config.tools.nvme), user)
+
+
+def _remembered(read: Callable[[], TopologyReport]) -> Callable[[], TopologyReport]:
+    """Read once. A GPU that a machine has cannot be asked by its driver any more."""
+    found: list[TopologyReport] = []
+
+    def report() -> TopologyReport:
+        if not found:
+            found.append(read())
+        return found[0]
+
+    return report

@@ -1,0 +1,269 @@
+"""How does the agent do its work on a real host: look, make, clean?
+
+It looks for itself and has everything else done by the privileged helper, one small step after the
+other, telling how it goes before and after each. What the helper cannot be asked is unknown: then
+nothing is reported, and silence means unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from nodeagent.backend import BackendError, Observation, Progress
+from nodeagent.clock import Clock
+from nodeagent.host.config import HostConfig, Readiness
+from nodeagent.host.helper.client import Helper, HelperAway
+from nodeagent.host.helper.wire import Cleaned, Inspection, SeenTenancy, Verb
+from nodeagent.host.nvml import Nvml, NvmlBusy
+from nodeagent.host.seeing import observation
+from nodeagent.protocol import (
+    PROVISION_KINDS,
+    REQUIRED_CLEANUP_STEPS,
+    Address,
+    BaremetalProvisionParams,
+    BaremetalReleaseParams,
+    CleanupStep,
+    EvidenceStep,
+    FailureCode,
+    ProvisionResult,
+    SlotEvidence,
+    TaskKind,
+    TopologyReport,
+    VmProvisionParams,
+    VmReleaseParams,
+    VmState,
+    VmSummary,
+    WireError,
+)
+
+log = logging.getLogger("nodeagent")
+_READY_POLL_S = 1.0
+_BANNER_S = 3.0
+# Without these two, a later step would touch what is still in use.
+_NOTHING_BEYOND = (CleanupStep.VM_GONE, CleanupStep.DEVICES_DETACHED)
+_BARE_KINDS = frozenset({TaskKind.BAREMETAL_PROVISION, TaskKind.BAREMETAL_RELEASE})
+_SLICE_KINDS = frozenset({TaskKind.VM_PROVISION, TaskKind.VM_RELEASE})
+
+
+class HostBackend:
+    """One real host. read_topology: reads the wiring anew; it may raise OSError or ValueError."""
+
+    def __init__(
+        self,
+        config: HostConfig,
+        clock: Clock,
+        read_topology: Callable[[], TopologyReport],
+        nvml: Nvml,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._read_topology = read_topology
+        self._nvml = nvml
+        self._helper = Helper(config.socket_path)
+        self._topology: TopologyReport | None = None
+        self._cleaning: set[str] = set()
+        self._runtime: Inspection | None = None
+
+    @property
+    def hostname(self) -> str:
+        """The name that the operator gave this host."""
+        return self._config.name
+
+    @property
+    def capabilities(self) -> frozenset[TaskKind]:
+        """Making machines only where they can run; cleaning up always."""
+        found = {TaskKind.DISCOVER}
+        if self._config.images:
+            found |= _SLICE_KINDS
+        if self._config.baremetal:
+            found |= _BARE_KINDS
+        if self._runtime is not None and not self._runtime.works:
+            found.discard(TaskKind.VM_PROVISION)
+        return frozenset(found)
+
+    def boot_id(self) -> str:
+        """The kernel's id of this boot."""
+        return read_boot_id(self._config.root)
+
+    def facts(self) -> dict[str, Any]:
+        """What the join tells."""
+        report, seen = self.topology(), self._inspect()
+        return {
+            "simulated": False,
+            "gpus": len(report.gpus),
+            "devices": self._config.vm.devices.value,
+            "runtime": seen.runtime[:200],
+        }
+
+    def topology(self) -> TopologyReport:
+        """The wiring, as last discovered. Raises OSError or ValueError."""
+        if self._topology is None:
+            self._topology = self._read_topology()
+        return self._topology
+
+    def observe(self) -> Observation:
+        """What is on the host now. Raises HelperAway: then it is unknown, and not told."""
+        return observation(self._inspect(), self.topology(), self._cleaning, self._config)
+
+    async def discover(self, progress: Progress) -> TopologyReport:
+        """Read the wiring again. Raises BackendError."""
+        await progress("reading", 10)
+        try:
+            report = await asyncio.to_thread(self._read_topology)
+        except (OSError, ValueError) as error:
+            raise BackendError(
+                FailureCode.BACKEND_ERROR,
+                f"the devices could not be read: {error}"[:2000],
+                retryable=True,
+            ) from error
+        self._topology = report
+        return report
+
+    async def provision(
+        self,
+        kind: TaskKind,
+        params: VmProvisionParams | BaremetalProvisionParams,
+        progress: Progress,
+    ) -> ProvisionResult:
+        """Write it down, attach, start, and wait for it. Raises BackendError."""
+        assert kind in PROVISION_KINDS
+        claim = params.allocation_id
+        given = {"kind": kind.value, "params": params.to_json()}
+        await self._helper.do(Verb.DEFINE, "defining", 0, progress, **given)
+        async with self._without_nvml():
+            step = "imaging" if kind in _BARE_KINDS else "attaching"
+            await self._helper.do(Verb.ATTACH, step, 25, progress, claim=claim)
+        await self._helper.do(Verb.START, "starting", 50, progress, claim=claim)
+        seen = await self._ready(claim, progress)
+        return ProvisionResult(
+            allocation_id=claim,
+            address=Address(seen.host, seen.port, seen.user),
+            boot_id=self.boot_id(),
+            vm=VmSummary(seen.name, seen.state, params.image),
+        )
+
+    async def release(
+        self,
+        kind: TaskKind,
+        params: VmReleaseParams | BaremetalReleaseParams,
+        progress: Progress,
+    ) -> tuple[SlotEvidence, ...]:
+        """Every required step in order. Raises BackendError with the evidence when one failed."""
+        claim = params.allocation_id
+        self._cleaning.add(claim)
+        try:
+            return await self._clean(kind, params, progress)
+        finally:
+            self._cleaning.discard(claim)
+
+    async def _clean(
+        self, kind: TaskKind, params: VmReleaseParams | BaremetalReleaseParams, progress: Progress
+    ) -> tuple[SlotEvidence, ...]:
+        required = REQUIRED_CLEANUP_STEPS[kind]
+        given = {"kind": kind.value, "params": params.to_json()}
+        shown: dict[int, list[EvidenceStep]] = {}
+        failed: list[str] = []
+        for place, step in enumerate(required):
+            percent = place * 95 // len(required)
+            async with self._without_nvml():
+                done = await self._helper.do(
+                    Verb.CLEAN, step.value, percent, progress, step=step.value, **given
+                )
+            for slot in _cleaned(done).evidence:
+                shown.setdefault(slot.slot_index, []).extend(slot.steps)
+                failed += [
+                    f"{one.step} on slot {slot.slot_index}: {one.detail}"
+                    for one in slot.steps
+                    if not one.ok
+                ]
+            if failed and step in _NOTHING_BEYOND:
+                break
+        evidence = tuple(SlotEvidence(index, tuple(steps)) for index, steps in shown.items())
+        if failed:
+            raise BackendError(
+                FailureCode.CLEANUP_FAILED,
+                "; ".join(failed)[:2000],
+                retryable=True,
+                evidence=evidence,
+            )
+        await self._helper.do(Verb.SETTLE, "settling", 96, progress, **given)
+        return evidence
+
+    async def _ready(self, claim: str, progress: Progress) -> SeenTenancy:
+        """Wait until the machine is there as the configuration demands. Raises BackendError."""
+        waited = 0.0
+        while True:
+            await progress("booting", 75)
+            seen = self._tenancy(claim)
+            if seen.state is VmState.STOPPED:
+                raise BackendError("start_failed", "the machine ended by itself", retryable=True)
+            if seen.state is VmState.RUNNING and await self._answers(seen):
+                await progress("booting", 90)
+                return seen
+            if waited >= self._config.vm.ready_timeout_s:
+                detail = f"it was not ready within {self._config.vm.ready_timeout_s:g} seconds"
+                raise BackendError("boot_timeout", detail, retryable=True)
+            await self._clock.sleep(_READY_POLL_S)
+            waited += _READY_POLL_S
+
+    async def _answers(self, seen: SeenTenancy) -> bool:
+        if self._config.vm.ready is Readiness.RUNNING:
+            return True
+        with contextlib.suppress(OSError, EOFError, TimeoutError):
+            async with asyncio.timeout(_BANNER_S):
+                reader, writer = await asyncio.open_connection(seen.host, seen.port)
+                try:
+                    return await reader.readexactly(4) == b"SSH-"
+                finally:
+                    writer.close()
+        return False
+
+    def _tenancy(self, claim: str) -> SeenTenancy:
+        try:
+            found = [one for one in self._inspect().tenancies if one.claim == claim]
+        except HelperAway as error:
+            raise BackendError("helper_away", str(error), retryable=True) from error
+        if not found:
+            raise BackendError(
+                FailureCode.BACKEND_ERROR, "the machine vanished while it was made", retryable=True
+            )
+        return found[0]
+
+    def _inspect(self) -> Inspection:
+        self._runtime = self._helper.inspect()
+        return self._runtime
+
+    @contextlib.asynccontextmanager
+    async def _without_nvml(self) -> AsyncIterator[None]:
+        """No handle of ours on any GPU while its driver is changed. Raises BackendError."""
+        released = self._nvml.released()
+        try:
+            await asyncio.to_thread(released.__enter__)
+        except NvmlBusy as error:
+            raise BackendError("nvml_busy", str(error), retryable=True) from error
+        try:
+            yield
+        finally:
+            released.__exit__(None, None, None)
+
+
+def read_boot_id(root: Path) -> str:
+    """The kernel's id of this boot; a captured tree has none, and then it is the running one's."""
+    for base in (root, Path("/")):
+        with contextlib.suppress(OSError):
+            return (base / "proc/sys/kernel/random/boot_id").read_text().strip()
+    raise OSError("the kernel tells no boot id")
+
+
+def _cleaned(done: dict[str, Any]) -> Cleaned:
+    try:
+        return Cleaned.from_json(done)
+    except WireError as error:
+        raise BackendError(
+            "helper_away", f"the helper's evidence is not in its form: {error}", retryable=True
+        ) from error

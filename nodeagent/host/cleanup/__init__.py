@@ -1,0 +1,1 @@
+"""How are a slot's devices handed over, taken back, and proven clean?"""

@@ -1,0 +1,148 @@
+"""How is a GPU emptied, and is it sound? NVML tells; nvidia-smi or the bus resets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pynvml
+
+from nodeagent.host.cleanup.pci import PciBus
+from nodeagent.host.cleanup.steps import Before, Done, StepFailed
+from nodeagent.host.cleanup.xids import BLOCKING, KernelLog
+from nodeagent.host.commands import CommandError, run
+from nodeagent.host.nvml import GpuRecord, Nvml, NvmlSession, NvmlUnavailable, read_gpus
+
+_RESET_S = 120.0
+# What the driver keeps for itself on an idle GPU; beyond that somebody's data may be there.
+_IDLE_MIB = 1024
+_MIB = 1024 * 1024
+_MUST_NOT_GROW = ("ecc_uncorrected", "remapped_rows_failed", "remapped_rows_pending")
+
+
+class GpuCare:
+    """The GPUs of this host. boot: this boot's id, since the kernel's log begins with it."""
+
+    def __init__(self, nvml: Nvml, nvidia_smi: Path, log: KernelLog, boot: str) -> None:
+        self._nvml = nvml
+        self._nvidia_smi = nvidia_smi
+        self._log = log
+        self._boot = boot
+
+    def counts(self, uuid: str) -> dict[str, int]:
+        """The error counters that can be read now."""
+        try:
+            with self._nvml.session() as session:
+                return _counts(session, _record(session, uuid))
+        except (NvmlUnavailable, StepFailed):
+            return {}
+
+    def scrub(self, uuid: str, address: str, bus: PciBus) -> Done:
+        """Reset, and look that the memory is empty. Raises StepFailed."""
+        try:
+            ran = run([str(self._nvidia_smi), "--gpu-reset", f"--id={uuid}"], timeout_s=_RESET_S)
+            refused = "" if ran.status == 0 else f"ended with {ran.status}: {ran.complaint}"
+        except CommandError as error:
+            refused = error.detail
+        method, detail = "gpu_reset", "reset by the driver"
+        if refused:
+            try:
+                how = bus.reset(address)
+            except StepFailed as error:
+                raise StepFailed(f"nvidia-smi {refused}; and {error}") from error
+            method, detail = "bus_reset", f"the driver refused ({refused[:200]}); reset by {how}"
+        used = self._used_bytes(uuid)
+        if used > _IDLE_MIB * _MIB:
+            raise StepFailed(f"{used // _MIB} MiB are in use after the reset")
+        return Done(method, f"{detail}; {used // _MIB} MiB in use afterwards")
+
+    def device_files(self, uuid: str, root: Path) -> list[Path]:
+        """The files through which the GPU is used. Raises StepFailed."""
+        with self._asked(uuid) as (_, record):
+            minor = record.facts["minor"].value
+        if not isinstance(minor, int):
+            raise StepFailed(f"the number of {uuid}'s device file is not known")
+        return [root / "dev" / f"nvidia{minor}"]
+
+    def processes(self, uuid: str) -> list[str]:
+        """The processes that NVML knows on the GPU. Raises StepFailed."""
+        found: list[str] = []
+        with self._asked(uuid) as (session, record):
+            handle = session.ask(pynvml.nvmlDeviceGetHandleByIndex, record.number).value
+            for what in (
+                pynvml.nvmlDeviceGetComputeRunningProcesses,
+                pynvml.nvmlDeviceGetGraphicsRunningProcesses,
+            ):
+                asked = session.ask(what, handle)
+                if asked.value is None and asked.reason != "not_supported":
+                    raise StepFailed(f"the GPU's processes are not known: {asked.reason}")
+                found += [f"{one.pid} (on the GPU)" for one in asked.value or ()]
+        return found
+
+    def error_free(self, uuid: str, address: str, before: Before) -> Done:
+        """Compare with what it counted before, and read the kernel's log. Raises StepFailed."""
+        with self._asked(uuid) as (session, record):
+            now = _counts(session, record)
+            action = record.facts["recovery_action"]
+        if action.value not in (None, "none"):
+            raise StepFailed(f"the driver asks for recovery: {action.value}")
+        earlier = before.counts
+        worse = [
+            f"{name} {(earlier or {}).get(name, 0)} -> {now[name]}"
+            for name in _MUST_NOT_GROW
+            if name in now and now[name] > (earlier or {}).get(name, now[name])
+        ]
+        if now.get("remapped_rows_pending", 0):
+            worse.append("a row waits to be remapped")
+        try:
+            since = before.since_us if before.boot == self._boot else 0
+            xids = self._log.xids(address, since)
+        except OSError as error:
+            raise StepFailed(f"the kernel's log cannot be read: {error.strerror}") from error
+        fatal = sorted(set(xids) & BLOCKING)
+        if fatal:
+            worse.append(f"XID {', '.join(map(str, fatal))}")
+        if worse:
+            raise StepFailed("; ".join(worse))
+        seen = ", ".join(f"{name} {count}" for name, count in sorted(now.items())) or "no counters"
+        never = "" if earlier is not None else "; never handed out here"
+        return Done("nvml_and_kernel_log", f"{seen}; {len(xids)} XIDs, none fatal{never}"[:1000])
+
+    def _used_bytes(self, uuid: str) -> int:
+        with self._asked(uuid) as (session, record):
+            handle = session.ask(pynvml.nvmlDeviceGetHandleByIndex, record.number).value
+            memory = session.ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        if memory.value is None:
+            raise StepFailed(f"how much memory is in use is not known: {memory.reason}")
+        return int(memory.value.used)
+
+    @contextmanager
+    def _asked(self, uuid: str) -> Iterator[tuple[NvmlSession, GpuRecord]]:
+        """An open session with the record of one GPU. Raises StepFailed when it cannot be asked."""
+        try:
+            with self._nvml.session() as session:
+                yield session, _record(session, uuid)
+        except NvmlUnavailable as error:
+            raise StepFailed(str(error)) from error
+
+
+def _record(session: NvmlSession, uuid: str) -> GpuRecord:
+    found = [gpu for gpu in read_gpus(session) if gpu.uuid.value == uuid]
+    if len(found) != 1:
+        raise StepFailed(f"NVML knows {len(found)} GPUs with the UUID {uuid}")
+    return found[0]
+
+
+def _counts(session: NvmlSession, record: GpuRecord) -> dict[str, int]:
+    """Aggregate counters: they outlive a reset and a new driver."""
+    handle = session.ask(pynvml.nvmlDeviceGetHandleByIndex, record.number).value
+    ecc = session.ask(
+        pynvml.nvmlDeviceGetTotalEccErrors,
+        handle,
+        pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+        pynvml.NVML_AGGREGATE_ECC,
+    )
+    found = {"ecc_uncorrected": ecc.value}
+    found |= {name: fact.value for name, fact in record.facts.items() if "remapped" in name}
+    return {name: int(count) for name, count in found.items() if isinstance(count, int)}

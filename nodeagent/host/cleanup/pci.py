@@ -1,0 +1,106 @@
+"""How does a PCI device change hands between the host's driver and a machine? Through sysfs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+
+from nodeagent.host.cleanup.steps import StepFailed
+from nodeagent.protocol import PCI_PATTERN
+
+_VFIO = "vfio-pci"
+_ADDRESS = re.compile(PCI_PATTERN)
+_SETTLE_S = 5.0
+
+
+class PciBus:
+    """The host's PCI devices below a root folder ('/' but for tests)."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def folder(self, address: str) -> Path:
+        """The device's folder in sysfs. Raises StepFailed when it is not there."""
+        if not _ADDRESS.fullmatch(address):
+            raise StepFailed("not a PCI address")
+        path = self._root / "sys/bus/pci/devices" / address
+        if not path.exists():
+            raise StepFailed(f"{address} is not on the bus")
+        return path
+
+    def driver(self, address: str) -> str:
+        """The driver that has the device, '' for none. Raises StepFailed."""
+        link = self.folder(address) / "driver"
+        return os.path.basename(os.readlink(link)) if link.is_symlink() else ""
+
+    def give_to_vfio(self, address: str, user: str) -> None:
+        """Bind a device for a machine that this user runs. Raises StepFailed."""
+        if self.driver(address) != _VFIO:
+            self._write(address, "driver_override", _VFIO)
+            self._unbind(address)
+            self._probe(address)
+        if not self._settled(address, vfio=True):
+            raise StepFailed(f"{address} was not taken by {_VFIO}; is the module loaded?")
+        if user:
+            try:
+                shutil.chown(self.vfio_file(address), user)
+            except (OSError, LookupError) as error:
+                raise StepFailed(f"{address}: the group cannot be given to {user}") from error
+
+    def take_back(self, address: str) -> str:
+        """Give a device back to the host's own driver; gives its name. Raises StepFailed."""
+        if self.driver(address) == _VFIO:
+            self._unbind(address)
+        self._write(address, "driver_override", "\n")
+        self._probe(address)
+        if not self._settled(address, vfio=False):
+            raise StepFailed(f"{address} stays with {_VFIO}")
+        return self.driver(address) or "none"
+
+    def reset(self, address: str) -> str:
+        """Reset one function; gives how, as the kernel names it. Raises StepFailed."""
+        folder = self.folder(address)
+        if not (folder / "reset").exists():
+            raise StepFailed(f"{address} cannot be reset by itself")
+        try:
+            method = (folder / "reset_method").read_text("ascii", "replace").split()
+        except OSError:
+            method = []
+        self._write(address, "reset", "1")
+        return method[0] if method else "function"
+
+    def vfio_file(self, address: str) -> Path:
+        """The device file of its IOMMU group. Raises StepFailed."""
+        link = self.folder(address) / "iommu_group"
+        if not link.is_symlink():
+            raise StepFailed(f"{address} is in no IOMMU group: is the IOMMU on?")
+        return self._root / "dev/vfio" / os.path.basename(os.readlink(link))
+
+    def _unbind(self, address: str) -> None:
+        if self.driver(address):
+            self._write(address, "driver/unbind", address)
+
+    def _probe(self, address: str) -> None:
+        path = self._root / "sys/bus/pci/drivers_probe"
+        try:
+            path.write_text(address)
+        except OSError:
+            # The kernel answers so where no driver wants the device; who has it is looked at next.
+            return
+
+    def _settled(self, address: str, *, vfio: bool) -> bool:
+        until = time.monotonic() + _SETTLE_S
+        while (self.driver(address) == _VFIO) is not vfio:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _write(self, address: str, name: str, text: str) -> None:
+        try:
+            (self.folder(address) / name).write_text(text)
+        except OSError as error:
+            raise StepFailed(f"{address}: {name}: {error.strerror}") from error

@@ -1,0 +1,88 @@
+"""What must any kind of device be able to do for a cleanup?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from nodeagent.host.runtime.spec import StandIn
+from nodeagent.protocol import CleanupStep, SlotDevices
+
+
+class StepFailed(Exception):
+    """The step was not done, or what it should have brought about is not so."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a step was done, and what was seen to be so afterwards."""
+
+    method: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Before:
+    """How things were when the slot was handed over. boot and since_us: when; counts: of its GPU.
+
+    counts is None when this host never handed the slot to the claim.
+    """
+
+    boot: str
+    since_us: int
+    counts: Mapping[str, int] | None
+
+
+class Devices(Protocol):
+    """A host's devices, real or stood in for. Every operation may be repeated."""
+
+    def attach(self, slots: Sequence[SlotDevices]) -> tuple[StandIn, ...]:
+        """Make the slots' devices ready for a machine; gives what stands in for them, if anything.
+
+        Raises StepFailed.
+        """
+
+    def error_counts(self, slots: Sequence[SlotDevices]) -> dict[str, dict[str, int]]:
+        """Error counters by GPU, as far as they can be read."""
+
+    def detach(self, slot: SlotDevices) -> Done:
+        """Take the devices back. Raises StepFailed."""
+
+    def scrub(self, slot: SlotDevices) -> Done:
+        """Empty the GPU's memory. Raises StepFailed."""
+
+    def no_process(self, slot: SlotDevices) -> Done:
+        """Show that nobody has a device open. Raises StepFailed."""
+
+    def no_mount(self, slot: SlotDevices) -> Done:
+        """Show that no file system of the slot is mounted. Raises StepFailed."""
+
+    def sanitise(self, slot: SlotDevices) -> Done:
+        """Erase the NVMe devices. Raises StepFailed."""
+
+    def reset_nics(self, slot: SlotDevices) -> Done:
+        """Reset the NICs. Raises StepFailed."""
+
+    def error_free(self, slot: SlotDevices, before: Before) -> Done:
+        """Show that the GPU had no fatal error since it was handed over. Raises StepFailed."""
+
+
+def device_step(devices: Devices, step: CleanupStep, slot: SlotDevices, before: Before) -> Done:
+    """Do one step on a slot's devices. Raises StepFailed."""
+    match step:
+        case CleanupStep.DEVICES_DETACHED:
+            return devices.detach(slot)
+        case CleanupStep.GPU_SCRUBBED:
+            return devices.scrub(slot)
+        case CleanupStep.NO_PROCESS:
+            return devices.no_process(slot)
+        case CleanupStep.NO_MOUNT:
+            return devices.no_mount(slot)
+        case CleanupStep.NVME_SANITISED:
+            return devices.sanitise(slot)
+        case CleanupStep.NIC_RESET:
+            return devices.reset_nics(slot)
+        case CleanupStep.GPU_ERROR_FREE:
+            return devices.error_free(slot, before)
+    raise StepFailed(f"{step} is not a step of the devices'")

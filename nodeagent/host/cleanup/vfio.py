@@ -1,0 +1,131 @@
+"""How are a host's own GPUs, NICs and NVMes handed to machines, and cleaned?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nodeagent.host.cleanup.gpu import GpuCare
+from nodeagent.host.cleanup.looking import holders, mounts
+from nodeagent.host.cleanup.nvme import NvmeEraser, namespaces_of
+from nodeagent.host.cleanup.pci import PciBus
+from nodeagent.host.cleanup.steps import Before, Done, StepFailed
+from nodeagent.host.runtime.spec import SpecError, StandIn, pci_functions
+from nodeagent.protocol import NOT_APPLICABLE, DeviceMode, SlotDevices, TopologyReport
+
+
+class VfioDevices:
+    """Real devices. report: this host's own wiring, where the devices' addresses are looked up."""
+
+    def __init__(
+        self,
+        root: Path,
+        report: Callable[[], TopologyReport],
+        gpus: GpuCare,
+        eraser: NvmeEraser,
+        user: str,
+    ) -> None:
+        self._root = root
+        self._report = report
+        self._gpus = gpus
+        self._eraser = eraser
+        self._user = user
+        self._bus = PciBus(root)
+
+    def attach(self, slots: Sequence[SlotDevices]) -> tuple[StandIn, ...]:
+        """Bind everything to vfio-pci. Raises StepFailed."""
+        for slot in slots:
+            for address in self._addresses(slot):
+                self._bus.give_to_vfio(address, self._user)
+        return ()
+
+    def error_counts(self, slots: Sequence[SlotDevices]) -> dict[str, dict[str, int]]:
+        """What NVML counts now; nothing of a GPU that cannot be asked."""
+        return {slot.gpu_uuid: self._gpus.counts(slot.gpu_uuid) for slot in slots}
+
+    def detach(self, slot: SlotDevices) -> Done:
+        """Give everything back to the host's drivers. Raises StepFailed."""
+        drivers = []
+        for address in self._addresses(slot):
+            group = self._bus.vfio_file(address)
+            found = holders([group], self._root / "proc")
+            if found:
+                raise StepFailed(f"{address} is still open in {', '.join(found)}")
+            drivers.append(f"{address} -> {self._bus.take_back(address)}")
+        return Done("driver_rebound", "; ".join(drivers))
+
+    def scrub(self, slot: SlotDevices) -> Done:
+        """Reset the GPU, which empties its memory. Raises StepFailed."""
+        return self._gpus.scrub(slot.gpu_uuid, self._gpu_address(slot), self._bus)
+
+    def no_process(self, slot: SlotDevices) -> Done:
+        """No process has a device file open, and NVML knows of none. Raises StepFailed."""
+        files = self._gpus.device_files(slot.gpu_uuid, self._root)
+        for address in self._nvmes(slot):
+            folder = self._bus.folder(address)
+            files += [self._root / "dev" / name for name in namespaces_of(folder)]
+        found = holders(files, self._root / "proc") + self._gpus.processes(slot.gpu_uuid)
+        if found:
+            raise StepFailed(f"a device is open in {', '.join(found)}")
+        return Done("open_files_and_nvml", f"{len(files)} device files looked for in all processes")
+
+    def no_mount(self, slot: SlotDevices) -> Done:
+        """Nothing of the slot's NVMes is mounted, nor used by another layer. Raises StepFailed."""
+        numbers, layers = set(), []
+        for address in self._nvmes(slot):
+            for space in namespaces_of(self._bus.folder(address)):
+                block = self._root / "sys/class/block" / space
+                for part in (block, *block.glob(f"{space}p*")):
+                    numbers.add((part / "dev").read_text().strip())
+                    layers += [f"{part.name} -> {one.name}" for one in (part / "holders").glob("*")]
+        places = mounts(numbers, self._root / "proc")
+        if places or layers:
+            raise StepFailed(f"in use: {', '.join([*places, *layers])}")
+        return Done("mount_tables", f"{len(numbers)} block devices in nobody's mount table")
+
+    def sanitise(self, slot: SlotDevices) -> Done:
+        """Erase the slot's NVMes. Raises StepFailed."""
+        addresses = self._nvmes(slot)
+        if not addresses:
+            if slot.nvme_mode is DeviceMode.NONE:
+                return Done(NOT_APPLICABLE, "the slot has no NVMe device")
+            return Done("volume_removed", "no NVMe was handed over; the machine's disk is deleted")
+        methods = [self._eraser.erase(self._bus.folder(address)) for address in addresses]
+        return Done(methods[0], "; ".join(map(" by ".join, zip(addresses, methods, strict=True))))
+
+    def reset_nics(self, slot: SlotDevices) -> Done:
+        """Reset the slot's NICs or virtual functions. Raises StepFailed."""
+        nics = slot.all_nics()
+        if not nics:
+            if slot.nic_mode is DeviceMode.NONE:
+                return Done(NOT_APPLICABLE, "the slot has no NIC")
+            return Done("virtual_nic_removed", "no NIC was handed over; the virtual one is gone")
+        known = {nic.id: nic.pci for nic in self._report().nics}
+        done = []
+        for nic in nics:
+            address = known.get(nic)
+            if address is None:
+                raise StepFailed(f"NIC {nic} is not on this host any more")
+            done.append(f"{address} by {self._bus.reset(address)}")
+        return Done("function_level_reset", "; ".join(done))
+
+    def error_free(self, slot: SlotDevices, before: Before) -> Done:
+        """No fatal error of the GPU since it was handed over. Raises StepFailed."""
+        return self._gpus.error_free(slot.gpu_uuid, self._gpu_address(slot), before)
+
+    def _addresses(self, slot: SlotDevices) -> tuple[str, ...]:
+        try:
+            return pci_functions([slot], self._report())
+        except SpecError as error:
+            raise StepFailed(str(error)) from error
+
+    def _gpu_address(self, slot: SlotDevices) -> str:
+        return self._addresses(slot)[0]
+
+    def _nvmes(self, slot: SlotDevices) -> list[str]:
+        wanted = slot.all_nvmes()
+        known = {nvme.id: nvme.pci for nvme in self._report().nvmes}
+        found = [known.get(name) for name in wanted]
+        if None in found:
+            raise StepFailed("an NVMe of the slot is not on this host any more")
+        return [address for address in found if address is not None]

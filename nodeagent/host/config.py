@@ -1,0 +1,250 @@
+"""What has the operator decided about this host? One TOML file, checked as a whole.
+
+Everything that may be executed, opened or handed to a machine is named here and nowhere else:
+hooks, images and tools are looked up by name, and no name from the wire becomes a path.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+CONFIG_PATH = Path("/etc/gpuaas-agent/agent.toml")
+_HOOK_NAMES = ("provision", "power", "network", "sanitise")
+_IMAGE_NAME = re.compile(r"[a-z0-9][a-z0-9._:/-]{0,119}")
+_MOST_HOOK_S = 7200
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used. The text names it and says what would do."""
+
+
+class DeviceKind(StrEnum):
+    """What machines are given: the host's own devices, or files that stand in for them."""
+
+    VFIO = "vfio"
+    STAND_IN = "stand_in"
+
+
+class NetworkKind(StrEnum):
+    """How a machine gets its network: by the operator's hook, or forwarded on loopback."""
+
+    HOOK = "hook"
+    LOOPBACK = "loopback"
+
+
+class Readiness(StrEnum):
+    """When a machine counts as there: it runs, or an SSH server answers at its address."""
+
+    RUNNING = "running"
+    SSH = "ssh"
+
+
+@dataclass(frozen=True)
+class Hook:
+    """An executable of the operator's. timeout_s: it is killed after that."""
+
+    path: Path
+    timeout_s: float = 300.0
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a machine boots from: a disk that is copied on write, or a kernel and its initramfs."""
+
+    name: str
+    disk: Path | None = None
+    disk_format: str = "qcow2"
+    kernel: Path | None = None
+    initrd: Path | None = None
+    append: str = "console=ttyS0"
+    user: str = "ubuntu"
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The programs that are run, each by its full path and with a list of arguments."""
+
+    qemu: Path = Path("/usr/bin/qemu-system-x86_64")
+    qemu_img: Path = Path("/usr/bin/qemu-img")
+    xorriso: Path = Path("/usr/bin/xorriso")
+    nvme: Path = Path("/usr/sbin/nvme")
+    nvidia_smi: Path = Path("/usr/bin/nvidia-smi")
+
+
+@dataclass(frozen=True)
+class VmConfig:
+    """How machines are made.
+
+    emulate: machines may run without KVM (tests and demonstrations; far too slow for tenants).
+    overhead_bytes: kept for the host of each slot's memory. huge_page: bytes of the host's huge
+    pages that back a machine's memory, 0 for ordinary pages. user: whom QEMU runs as; empty for
+    the helper's own user. grace_s: how long a machine may shut down by itself.
+    """
+
+    emulate: bool = False
+    devices: DeviceKind = DeviceKind.VFIO
+    network: NetworkKind = NetworkKind.HOOK
+    ready: Readiness = Readiness.SSH
+    ready_timeout_s: float = 600.0
+    grace_s: float = 30.0
+    user: str = ""
+    huge_page: int = 0
+    overhead_bytes: int = 4 * 1024**3
+    firmware: Path | None = None
+    disk_bytes: int = 100 * 1024**3
+    emulated_memory_bytes: int = 192 * 1024**2
+
+
+@dataclass(frozen=True)
+class HostConfig:
+    """Everything the operator decided. Paths are absolute."""
+
+    server: str
+    name: str
+    agent_folder: Path = Path("/var/lib/gpuaas-agent")
+    helper_folder: Path = Path("/var/lib/gpuaas-helper")
+    run_folder: Path = Path("/run/gpuaas-agent")
+    agent_user: str = "gpuaas-agent"
+    intended_use: str | None = None
+    root: Path = Path("/")
+    replay_topology: Path | None = None
+    baremetal: bool = False
+    vm: VmConfig = field(default_factory=VmConfig)
+    tools: Tools = field(default_factory=Tools)
+    images: Mapping[str, Image] = field(default_factory=dict)
+    hooks: Mapping[str, Hook] = field(default_factory=dict)
+
+    @property
+    def socket_path(self) -> Path:
+        """Where the helper listens."""
+        return self.run_folder / "helper.sock"
+
+
+def load_config(path: Path = CONFIG_PATH) -> HostConfig:
+    """The operator's file. Raises ConfigError, naming what is wrong."""
+    try:
+        raw = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"{path} is missing; see docs/agent-guide.md for an example") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as TOML: {error}") from error
+    return parse_config(raw)
+
+
+def parse_config(raw: Mapping[str, Any]) -> HostConfig:
+    """A parsed file. Raises ConfigError."""
+    sections = {"agent", "vm", "tools", "images", "hooks"}
+    _only(raw, sections, "")
+    agent = _typed(_table(raw, "agent"), HostConfig, "agent", without=sections - {"agent"})
+    if "server" not in agent:
+        raise ConfigError("agent.server is missing: the control plane's address")
+    agent.setdefault("name", socket.gethostname())
+    vm = VmConfig(**_typed(_table(raw, "vm"), VmConfig, "vm"))
+    images = _table(raw, "images")
+    config = HostConfig(
+        **agent,
+        vm=vm,
+        tools=Tools(**_typed(_table(raw, "tools"), Tools, "tools")),
+        images={name: _image(name, _table(images, name)) for name in images},
+        hooks=_hooks(_table(raw, "hooks")),
+    )
+    _check(config)
+    return config
+
+
+def _check(config: HostConfig) -> None:
+    vm = config.vm
+    if not config.server.startswith(("https://", "http://127.", "http://localhost")):
+        raise ConfigError("agent.server must be https, or http on loopback")
+    if vm.devices is DeviceKind.STAND_IN and not vm.emulate:
+        raise ConfigError("vm.devices = stand_in hands out no real device: it needs vm.emulate")
+    if vm.network is NetworkKind.LOOPBACK and not vm.emulate:
+        raise ConfigError("vm.network = loopback serves nobody: it needs vm.emulate")
+    if config.replay_topology is not None and vm.devices is not DeviceKind.STAND_IN:
+        raise ConfigError(
+            "agent.replay_topology describes no devices of this host: it needs "
+            "vm.devices = stand_in"
+        )
+    if vm.network is NetworkKind.HOOK and config.images and "network" not in config.hooks:
+        raise ConfigError("vm.network = hook needs [hooks.network]")
+    if config.baremetal:
+        missing = [name for name in _HOOK_NAMES if name not in config.hooks]
+        if missing:
+            raise ConfigError(f"agent.baremetal needs the hooks {', '.join(missing)}")
+
+
+def _image(name: str, raw: Mapping[str, Any]) -> Image:
+    where = f"images.{name}"
+    if not _IMAGE_NAME.fullmatch(name):
+        raise ConfigError(f"{where}: a name has lower-case letters, digits and . _ : / -")
+    image = Image(name, **_typed(raw, Image, where, without={"name"}))
+    if (image.disk is None) == (image.kernel is None):
+        raise ConfigError(f"{where} needs either a disk or a kernel")
+    if image.disk_format not in ("qcow2", "raw"):
+        raise ConfigError(f"{where}.disk_format must be qcow2 or raw")
+    return image
+
+
+def _hooks(raw: Mapping[str, Any]) -> dict[str, Hook]:
+    _only(raw, set(_HOOK_NAMES), "hooks")
+    hooks = {name: Hook(**_typed(_table(raw, name), Hook, f"hooks.{name}")) for name in raw}
+    for name, hook in hooks.items():
+        if not 0 < hook.timeout_s <= _MOST_HOOK_S:
+            raise ConfigError(f"hooks.{name}.timeout_s must be above 0 and at most {_MOST_HOOK_S}")
+    return hooks
+
+
+def _table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = raw.get(name, {})
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name} must be a table")
+    return value
+
+
+def _only(raw: Mapping[str, Any], known: set[str], where: str) -> None:
+    for name in raw:
+        if name not in known:
+            place = f"{where}.{name}" if where else name
+            raise ConfigError(f"{place} is not known here; known: {', '.join(sorted(known))}")
+
+
+def _typed(
+    raw: Mapping[str, Any], kind: Any, where: str, without: Collection[str] = ()
+) -> dict[str, Any]:
+    """The table's values in the types of the dataclass' fields."""
+    known = {one.name: str(one.type) for one in fields(kind) if one.name not in without}
+    _only(raw, set(known), where)
+    return {name: _value(value, known[name], f"{where}.{name}") for name, value in raw.items()}
+
+
+def _value(value: Any, kind: str, where: str) -> Any:
+    kind = kind.removesuffix(" | None")
+    choices: dict[str, type[StrEnum]] = {
+        "DeviceKind": DeviceKind,
+        "NetworkKind": NetworkKind,
+        "Readiness": Readiness,
+    }
+    if kind in choices:
+        if value not in list(choices[kind]):
+            raise ConfigError(f"{where} must be one of {', '.join(choices[kind])}")
+        return choices[kind](value)
+    if kind == "Path":
+        if not isinstance(value, str) or not value.startswith("/"):
+            raise ConfigError(f"{where} must be an absolute path")
+        return Path(value)
+    if kind == "float" and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if kind == "int" and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if kind == "bool" and isinstance(value, bool):
+        return value
+    if kind == "str" and isinstance(value, str) and value.isprintable():
+        return value
+    raise ConfigError(f"{where} must be of type {kind}")

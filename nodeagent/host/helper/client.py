@@ -1,0 +1,107 @@
+"""How does the agent ask the helper, without its own rounds standing still meanwhile?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from nodeagent.backend import BackendError, Progress
+from nodeagent.host.helper.wire import MOST_BYTES, Inspection, Verb
+from nodeagent.protocol import FailureCode, WireError, load_json
+
+_INSPECT_S = 10.0
+_BEAT_S = 1.0
+
+
+class HelperAway(Exception):
+    """The helper does not answer: what is on the host is unknown."""
+
+
+class Helper:
+    """The helper behind its socket."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def inspect(self) -> Inspection:
+        """What is on the host now. Raises HelperAway."""
+        try:
+            with socket.socket(socket.AF_UNIX) as channel:
+                channel.settimeout(_INSPECT_S)
+                channel.connect(str(self._path))
+                channel.sendall(_line(Verb.INSPECT))
+                got = b""
+                while not got.endswith(b"\n"):
+                    part = channel.recv(65_536)
+                    if not part or len(got) > MOST_BYTES:
+                        raise HelperAway("the helper broke off")
+                    got += part
+            return Inspection.from_json(_done(got))
+        except (OSError, WireError, BackendError) as error:
+            raise HelperAway(f"the helper does not answer: {error}") from error
+
+    async def do(
+        self, verb: Verb, step: str, percent: int, progress: Progress, /, **arguments: Any
+    ) -> dict[str, Any]:
+        """Have something done, telling how it goes before, every second while, and after.
+
+        Raises BackendError; what `progress` raises goes through, and the helper then finishes its
+        verb by itself.
+        """
+        await progress(step, percent)
+        asking = asyncio.create_task(self._ask(_line(verb, **arguments)))
+        try:
+            while not (await asyncio.wait([asking], timeout=_BEAT_S))[0]:
+                await progress(step, percent)
+        finally:
+            if not asking.done():
+                asking.cancel()
+        done = asking.result()
+        await progress(step, percent + 1)
+        return done
+
+    async def _ask(self, line: bytes) -> dict[str, Any]:
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(self._path), limit=MOST_BYTES)
+        except OSError as error:
+            raise _away(error) from error
+        try:
+            writer.write(line)
+            await writer.drain()
+            return _done(await reader.readuntil(b"\n"))
+        except (OSError, EOFError, asyncio.LimitOverrunError, WireError) as error:
+            raise _away(error) from error
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+def _line(verb: Verb, **arguments: Any) -> bytes:
+    return json.dumps({"verb": verb.value, **arguments}, separators=(",", ":")).encode() + b"\n"
+
+
+def _done(answer: bytes) -> dict[str, Any]:
+    """What was done. Raises BackendError with the helper's problem, or WireError."""
+    raw = load_json(answer, max_bytes=MOST_BYTES)
+    problem = raw.get("problem") if isinstance(raw, dict) else None
+    if isinstance(problem, dict):
+        raise BackendError(
+            str(problem.get("code", FailureCode.BACKEND_ERROR)),
+            str(problem.get("detail", "")),
+            retryable=problem.get("retryable") is True,
+        )
+    done = raw.get("done") if isinstance(raw, dict) else None
+    if not isinstance(done, dict):
+        raise WireError("/done", "missing", "the helper gave no answer")
+    return done
+
+
+def _away(error: Exception) -> BackendError:
+    return BackendError(
+        "helper_away", f"the privileged helper broke off: {type(error).__name__}", retryable=True
+    )

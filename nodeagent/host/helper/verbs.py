@@ -1,0 +1,365 @@
+"""What does the helper do for each verb, and when does it refuse?
+
+It trusts nothing that the agent says about devices or paths: what may be touched is looked up here,
+in this host's own wiring, configuration and records. Every verb may be repeated; two for one claim
+run one after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from nodeagent.backend import BackendError
+from nodeagent.host.cleanup.steps import Before, Devices, Done, StepFailed, device_step
+from nodeagent.host.helper.wire import (
+    Cleaned,
+    Inspection,
+    Provision,
+    Release,
+    Request,
+    SeenStray,
+    SeenTenancy,
+    Verb,
+)
+from nodeagent.host.records import BAREMETAL, SLICE, Records, Tenancy
+from nodeagent.host.runtime import process
+from nodeagent.host.runtime.baremetal import BareHost
+from nodeagent.host.runtime.kvm import Probe
+from nodeagent.host.runtime.machines import Machines
+from nodeagent.host.runtime.spec import vm_name
+from nodeagent.protocol import (
+    REQUIRED_CLEANUP_STEPS,
+    BaremetalProvisionParams,
+    BaremetalReleaseParams,
+    CleanupStep,
+    EvidenceStep,
+    FailureCode,
+    Message,
+    SlotDevices,
+    SlotEvidence,
+    TaskKind,
+    TopologyReport,
+    VmState,
+    task_slots,
+)
+
+log = logging.getLogger("nodeagent.helper")
+_MARGIN_US = 1_000_000
+
+
+class Verbs:
+    """The helper's work. boot: this boot's id; now: unix seconds."""
+
+    def __init__(
+        self,
+        records: Records,
+        report: Callable[[], TopologyReport],
+        machines: Machines,
+        bare: BareHost,
+        devices: Devices,
+        runtime: Probe,
+        boot: str,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._records = records
+        self._report = report
+        self._machines = machines
+        self._bare = bare
+        self._devices = devices
+        self._runtime = runtime
+        self._boot = boot
+        self._now = now
+        self._turn = threading.Lock()
+        self._turns: dict[str, threading.Lock] = {}
+
+    def run(self, request: Request) -> Message | None:
+        """Carry out one request. Raises BackendError."""
+        if request.verb is Verb.INSPECT:
+            return self._inspect()
+        with self._one_at_a_time(request.claim):
+            match request.verb:
+                case Verb.DEFINE:
+                    self._define(request)
+                case Verb.ATTACH:
+                    self._attach(self._tenancy(request.claim))
+                case Verb.START:
+                    self._start(self._tenancy(request.claim))
+                case Verb.CLEAN:
+                    return self._clean(request)
+                case Verb.SETTLE:
+                    self._settle(request)
+        return None
+
+    def resume(self) -> None:
+        """After the host's own restart, start again what ran before it."""
+        for tenancy in self._records.all():
+            slept = tenancy.kind == SLICE and tenancy.present and tenancy.started
+            if not slept or tenancy.boot == self._boot:
+                continue
+            try:
+                self._machines.start(self._machines.prepare(tenancy))
+                self._records.put(replace(tenancy, boot=self._boot, since_us=_since_us()))
+            except BackendError as error:
+                log.warning("machine of %s not started again: %s", tenancy.claim, error)
+
+    # Looking
+
+    def _inspect(self) -> Inspection:
+        records = self._records.all()
+        return Inspection(
+            tenancies=tuple(self._seen(one) for one in records),
+            strays=tuple(self._strays({vm_name(one.claim) for one in records})),
+            works=self._runtime.works,
+            runtime=self._runtime.detail,
+        )
+
+    def _seen(self, tenancy: Tenancy) -> SeenTenancy:
+        if tenancy.kind == BAREMETAL:
+            state = VmState.RUNNING if tenancy.started else VmState.DEFINED
+        else:
+            state = self._machines.state(tenancy) if tenancy.present else VmState.STOPPED
+        return SeenTenancy(
+            claim=tenancy.claim,
+            name=vm_name(tenancy.claim) if tenancy.kind == SLICE else f"host-{tenancy.claim}",
+            state=state,
+            slots=tuple(sorted(tenancy.indexes)),
+            present=tenancy.present,
+            image=tenancy.image,
+            user=tenancy.user,
+            host=tenancy.host,
+            port=tenancy.port,
+        )
+
+    def _strays(self, known: set[str]) -> Iterator[SeenStray]:
+        """Machines without a record.
+
+        Another agent's on the same machine are not ours to report, unless they have our devices.
+        """
+        places = self._places()
+        for machine in process.machines():
+            slots = {places[one] for one in machine.functions if one in places}
+            ours = any(self._machines.mark in word for word in machine.argv)
+            others = machine.name.startswith("gpuaas-") and not ours
+            if (machine.name in known and ours) or (others and not slots):
+                continue
+            name = machine.name or f"process {machine.pid}"
+            yield SeenStray(name[:120], tuple(sorted(slots)))
+
+    def _places(self) -> dict[str, int]:
+        """Which slot a PCI address belongs to."""
+        report, places = self._report(), {}
+        for gpu, slot in ((gpu, slot) for gpu in report.gpus for slot in report.slots):
+            if slot.gpu_index == gpu.index and gpu.pci is not None:
+                places[gpu.pci] = slot.index
+        return places
+
+    # Making
+
+    def _define(self, request: Request) -> None:
+        params = request.params
+        assert isinstance(params, Provision)
+        kind = BAREMETAL if isinstance(params, BaremetalProvisionParams) else SLICE
+        slots = task_slots(params)
+        self._refuse_unknown(slots)
+        image = self._machines.image(params.image)
+        with self._turn:
+            mine = self._records.get(params.allocation_id)
+            if mine is not None:
+                _refuse_different(mine, kind, slots)
+                return
+            self._refuse_taken(params.allocation_id, slots)
+            self._records.put(
+                Tenancy(
+                    claim=params.allocation_id,
+                    kind=kind,
+                    image=params.image,
+                    hostname=params.hostname,
+                    user=image.user,
+                    ssh_keys=params.ssh_keys,
+                    slots=slots,
+                    boot=self._boot,
+                    since_us=_since_us(),
+                    errors=self._devices.error_counts(slots) if kind == SLICE else {},
+                )
+            )
+
+    def _attach(self, tenancy: Tenancy) -> None:
+        if tenancy.kind == BAREMETAL:
+            made = self._bare.install(tenancy)
+        else:
+            self._refuse_without_runtime()
+            made = self._machines.prepare(tenancy)
+        if made != tenancy:
+            self._records.put(made)
+
+    def _start(self, tenancy: Tenancy) -> None:
+        if tenancy.kind == BAREMETAL:
+            self._bare.start(tenancy)
+        else:
+            self._refuse_without_runtime()
+            self._machines.start(tenancy)
+        if not tenancy.started:
+            self._records.put(replace(tenancy, started=True))
+
+    def _refuse_without_runtime(self) -> None:
+        if not self._runtime.works:
+            detail = f"machines cannot run on this host: {self._runtime.detail}"
+            raise BackendError(FailureCode.PREREQUISITE_MISSING, detail, retryable=True)
+
+    # Cleaning
+
+    def _clean(self, request: Request) -> Cleaned:
+        params, step = request.params, request.step
+        assert isinstance(params, Release)
+        assert step is not None
+        if step not in REQUIRED_CLEANUP_STEPS[_task_kind(params)]:
+            raise BackendError("step_unknown", f"{step} is not a step of this", retryable=False)
+        slots = params.slots if not isinstance(params, BaremetalReleaseParams) else params.devices
+        self._refuse_unknown(slots)
+        tenancy = self._own_or_none(params, slots)
+        if step is CleanupStep.VM_GONE and tenancy is not None:
+            # A new attempt: nothing that an earlier one has shown counts any more.
+            tenancy = replace(tenancy, attempt=params.attempt, cleaned={})
+            self._records.put(tenancy)
+        found = [self._clean_slot(params, step, slot, tenancy) for slot in slots]
+        if tenancy is not None and tenancy.attempt == params.attempt:
+            done = [one.slot_index for one in found if one.steps[0].ok]
+            gone = step is CleanupStep.VM_GONE and len(done) == len(slots)
+            cleaned = {**tenancy.cleaned, step.value: done}
+            present = tenancy.present and not gone
+            self._records.put(replace(tenancy, cleaned=cleaned, present=present))
+        return Cleaned(tuple(found))
+
+    def _clean_slot(
+        self, params: Release, step: CleanupStep, slot: SlotDevices, tenancy: Tenancy | None
+    ) -> SlotEvidence:
+        try:
+            done, ok = self._do(params, step, slot, tenancy), True
+        except StepFailed as error:
+            done, ok = Done("failed", str(error)), False
+        detail = "".join(sign if sign.isprintable() else " " for sign in done.detail)[:2000]
+        at = int(self._now())
+        return SlotEvidence(
+            slot.slot_index, (EvidenceStep(step.value, ok, done.method, detail, at),)
+        )
+
+    def _do(
+        self, params: Release, step: CleanupStep, slot: SlotDevices, tenancy: Tenancy | None
+    ) -> Done:
+        claim = params.allocation_id
+        if isinstance(params, BaremetalReleaseParams):
+            return self._bare.clean(claim, step, slot)
+        if step is CleanupStep.VM_GONE:
+            return self._machines.end(claim, tenancy)
+        if self._machines.is_there(claim):
+            raise StepFailed("the machine is still there")
+        counts = None if tenancy is None else tenancy.errors.get(slot.gpu_uuid, {})
+        boot, since = (
+            (self._boot, _since_us()) if tenancy is None else (tenancy.boot, tenancy.since_us)
+        )
+        return device_step(self._devices, step, slot, Before(boot, since, counts))
+
+    def _settle(self, request: Request) -> None:
+        """Forget a claim, once every step of every slot was done in this attempt."""
+        params = request.params
+        assert isinstance(params, Release)
+        tenancy = self._own_or_none(params, task_slots(params))
+        if tenancy is None:
+            return
+        required = REQUIRED_CLEANUP_STEPS[_task_kind(params)]
+        missing = [
+            step.value
+            for step in required
+            if not tenancy.indexes <= set(tenancy.cleaned.get(step.value, ()))
+        ]
+        if tenancy.attempt != params.attempt or missing:
+            detail = f"not shown in this attempt: {', '.join(missing) or 'anything'}"
+            raise BackendError(FailureCode.CLEANUP_FAILED, detail, retryable=True)
+        self._records.drop(tenancy.claim)
+
+    # Refusing
+
+    def _tenancy(self, claim: str) -> Tenancy:
+        tenancy = self._records.get(claim)
+        if tenancy is None or not tenancy.present:
+            detail = "this claim has nothing on this host"
+            raise BackendError("claim_unknown", detail, retryable=True)
+        return tenancy
+
+    def _refuse_unknown(self, slots: tuple[SlotDevices, ...]) -> None:
+        """Only this host's own slots, with their own devices, whatever the task says."""
+        report = self._report()
+        own = {slot.index: slot for slot in report.slots}
+        for slot in slots:
+            known = own.get(slot.slot_index)
+            if known is None or known.gpu_uuid != slot.gpu_uuid:
+                detail = f"slot {slot.slot_index} does not have that GPU here"
+                raise BackendError("device_mismatch", detail, retryable=False)
+            allowed = {known.nic, known.nvme, *known.extra_nics, *known.extra_nvmes}
+            if not {*slot.all_nics(), *slot.all_nvmes()} <= allowed:
+                detail = f"slot {slot.slot_index} does not have that device here"
+                raise BackendError("device_mismatch", detail, retryable=False)
+
+    def _refuse_taken(self, claim: str, slots: tuple[SlotDevices, ...]) -> None:
+        wanted = {slot.slot_index for slot in slots}
+        for other in self._records.all():
+            if other.claim != claim and wanted & other.indexes:
+                if other.present:
+                    raise BackendError(
+                        "device_in_use", "a slot has another machine", retryable=False
+                    )
+                raise BackendError(
+                    FailureCode.RESIDUE_FOUND,
+                    f"an earlier tenant's cleanup is not complete on slots "
+                    f"{sorted(wanted & other.indexes)}",
+                    retryable=False,
+                )
+        for stray in self._strays({vm_name(claim)}):
+            if wanted & set(stray.slots):
+                detail = f"{stray.name}, which nobody asked for, has a device of a slot"
+                raise BackendError("device_in_use", detail, retryable=False)
+
+    def _own_or_none(self, params: Release, slots: tuple[SlotDevices, ...]) -> Tenancy | None:
+        """The claim's record; never another's slots, nor a part of its own. Raises BackendError."""
+        wanted = {slot.slot_index for slot in slots}
+        for other in self._records.all():
+            if other.claim != params.allocation_id and wanted & other.indexes:
+                raise BackendError("device_in_use", "a slot has another machine", retryable=False)
+        mine = self._records.get(params.allocation_id)
+        bare = isinstance(params, BaremetalReleaseParams)
+        if mine is not None and (mine.kind == BAREMETAL) is not bare:
+            raise BackendError("allocation_differs", "it is of another kind", retryable=False)
+        if mine is not None and not mine.indexes <= wanted:
+            raise BackendError(
+                "allocation_differs", "the machine has more slots than named", retryable=False
+            )
+        return mine
+
+    @contextlib.contextmanager
+    def _one_at_a_time(self, claim: str) -> Iterator[None]:
+        with self._turn:
+            turn = self._turns.setdefault(claim, threading.Lock())
+        with turn:
+            yield
+
+
+def _refuse_different(mine: Tenancy, kind: str, slots: tuple[SlotDevices, ...]) -> None:
+    if not mine.present:
+        raise BackendError("claim_ended", "this claim is being cleaned up", retryable=False)
+    if mine.kind != kind or mine.slots != slots:
+        raise BackendError("allocation_differs", "it exists here with other slots", retryable=False)
+
+
+def _task_kind(params: Release) -> TaskKind:
+    bare = isinstance(params, BaremetalReleaseParams)
+    return TaskKind.BAREMETAL_RELEASE if bare else TaskKind.VM_RELEASE
+
+
+def _since_us() -> int:
+    """Where the kernel's log is now, in its own time, with a margin for its rounding."""
+    return max(0, time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000 - _MARGIN_US)

@@ -1,0 +1,1 @@
+"""How is a tenant's machine made, found again, and ended?"""

@@ -1,0 +1,220 @@
+"""Which process is a claim's machine, and how is it started, pinned and ended?
+
+A machine is a process group of its own that outlives whoever started it. It is found by the UUID
+among its arguments, checked by its start time, and signalled through a pidfd, so that a number that
+the kernel has given to another process meanwhile is never hit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent.host.commands import ENVIRONMENT
+from nodeagent.host.qmp import QmpError, connected, machine_uuid, run_state, thread_ids
+
+_PROC = Path("/proc")
+_START_S = 20.0
+_KILL_S = 10.0
+
+
+class StartFailed(Exception):
+    """QEMU ended or never answered; the text is what it said."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A running QEMU. started: its start time in clock ticks since boot."""
+
+    pid: int
+    started: int
+    argv: tuple[str, ...]
+
+    @property
+    def uuid(self) -> str:
+        """The UUID among its arguments, '' when there is none."""
+        return _after(self.argv, "-uuid")
+
+    @property
+    def name(self) -> str:
+        """Its name, '' when it has none."""
+        return _after(self.argv, "-name").removeprefix("guest=").partition(",")[0]
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The PCI addresses that were handed to it."""
+        parts = (
+            part for word in self.argv if word.startswith("vfio-pci,") for part in word.split(",")
+        )
+        return tuple(part.removeprefix("host=") for part in parts if part.startswith("host="))
+
+
+def machines(proc: Path = _PROC) -> list[Machine]:
+    """Every machine on this host, ours or not."""
+    found = []
+    for entry in proc.iterdir():
+        if entry.name.isdecimal():
+            machine = _machine(entry)
+            if machine is not None:
+                found.append(machine)
+    return sorted(found, key=lambda one: one.pid)
+
+
+def find(uuid: str, proc: Path = _PROC) -> Machine | None:
+    """The machine with this UUID."""
+    return next((one for one in machines(proc) if one.uuid == uuid), None)
+
+
+def start(argv: Sequence[str], uuid: str, qmp_socket: Path, user: str) -> Machine:
+    """Start a machine, stopped, and return it when it answers. Raises StartFailed."""
+    entry = pwd.getpwnam(user) if user else None
+    qmp_socket.unlink(missing_ok=True)
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env=ENVIRONMENT,
+            cwd="/",
+            umask=0o077,
+            user=entry.pw_uid if entry else None,
+            group=entry.pw_gid if entry else None,
+            extra_groups=os.getgrouplist(user, entry.pw_gid) if entry else None,
+        )
+    except OSError as error:
+        raise StartFailed(f"{argv[0]}: {error.strerror}") from error
+    _children.append(process)
+    assert process.stderr is not None
+    with process.stderr as complaints:
+        deadline = time.monotonic() + _START_S
+        while process.poll() is None and time.monotonic() < deadline:
+            machine = _machine(_PROC / str(process.pid))
+            if machine is not None and _answers(qmp_socket, uuid):
+                return machine
+            time.sleep(0.02)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        said = complaints.read(4096).decode("utf-8", "replace").strip()
+    raise StartFailed(said[-800:] or "QEMU did not answer in time")
+
+
+def go(qmp_socket: Path, pins: Sequence[int]) -> None:
+    """Pin a machine that was started stopped, and let it run; one that runs is left alone.
+
+    Raises QmpError, or OSError when a CPU is not there.
+    """
+    with connected(qmp_socket) as qmp:
+        if run_state(qmp) not in ("prelaunch", "inmigrate"):
+            return
+        if pins:
+            for thread, cpu in zip(thread_ids(qmp), pins, strict=True):
+                os.sched_setaffinity(thread, {cpu})
+        qmp.command("cont")
+
+
+def state(qmp_socket: Path) -> str:
+    """QEMU's word for what the machine does; 'unknown' when it does not answer."""
+    try:
+        with connected(qmp_socket, timeout_s=2.0) as qmp:
+            return run_state(qmp)
+    except QmpError:
+        return "unknown"
+
+
+def end(machine: Machine, qmp_socket: Path, grace_s: float) -> str:
+    """End a machine and return how: asked, told or killed. Raises StartFailed when it stays.
+
+    It may shut down by itself for grace_s seconds, then QEMU is told to quit, then killed.
+    """
+    with _pidfd(machine) as handle:
+        if handle is None:
+            return "had_ended"
+        if grace_s > 0 and _told(qmp_socket, "system_powerdown") and _gone(handle, grace_s):
+            return "guest_shut_down"
+        if _told(qmp_socket, "quit") and _gone(handle, _KILL_S):
+            return "qmp_quit"
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        if _gone(handle, _KILL_S):
+            return "killed"
+    raise StartFailed(f"process {machine.pid} does not end, not even when killed")
+
+
+_children: list[subprocess.Popen[bytes]] = []
+
+
+def _reap() -> None:
+    """Take note of the ends of machines that this process has started."""
+    _children[:] = [child for child in _children if child.poll() is None]
+
+
+def _machine(entry: Path) -> Machine | None:
+    try:
+        argv = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
+        # The name is in parentheses and may hold anything; the start time is field 22.
+        fields = (entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        started = int(fields[19])
+    except (OSError, IndexError, ValueError):
+        return None
+    program = os.path.basename(argv[0]) if argv else ""
+    named = _after(argv, "-name").startswith("guest=gpuaas-")
+    if not program.startswith(("qemu-system-", "qemu-kvm")) and not named:
+        return None
+    return Machine(int(entry.name), started, tuple(argv))
+
+
+def _after(argv: Sequence[str], option: str) -> str:
+    """The word after an option."""
+    return next((argv[place + 1] for place, word in enumerate(argv[:-1]) if word == option), "")
+
+
+def _answers(qmp_socket: Path, uuid: str) -> bool:
+    try:
+        with connected(qmp_socket) as qmp:
+            return machine_uuid(qmp) == uuid
+    except QmpError:
+        return False
+
+
+def _told(qmp_socket: Path, command: str) -> bool:
+    try:
+        with connected(qmp_socket) as qmp:
+            qmp.command(command)
+    except QmpError:
+        return command == "quit"
+    return True
+
+
+@contextlib.contextmanager
+def _pidfd(machine: Machine) -> Iterator[int | None]:
+    """A handle on exactly this process; None when it has ended."""
+    _reap()
+    try:
+        handle = os.pidfd_open(machine.pid)
+    except ProcessLookupError:
+        yield None
+        return
+    try:
+        now = _machine(_PROC / str(machine.pid))
+        yield handle if now is not None and now.started == machine.started else None
+    finally:
+        os.close(handle)
+        _reap()
+
+
+def _gone(handle: int, seconds: float) -> bool:
+    """Whether the process ends within that time."""
+    poller = select.poll()
+    poller.register(handle, select.POLLIN)
+    return bool(poller.poll(seconds * 1000))

@@ -1,0 +1,127 @@
+"""What does the control plane hear of what is on this host? Pure, from the helper's inspection."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from nodeagent.backend import Observation
+from nodeagent.host.config import DeviceKind, HostConfig
+from nodeagent.host.helper.wire import Inspection, SeenTenancy
+from nodeagent.protocol import (
+    Address,
+    CandidateSlot,
+    Condition,
+    DeviceMode,
+    ObservedDevice,
+    ObservedDevices,
+    ObservedVm,
+    Presence,
+    TopologyReport,
+    VmState,
+)
+
+_MOST = 256
+
+
+def observation(
+    seen: Inspection, report: TopologyReport, cleaning: Collection[str], config: HostConfig
+) -> Observation:
+    """The report of a host. cleaning: claims whose cleanup is under way now."""
+    holders, unclean = _holders(seen, report)
+    conditions = [*_prerequisites(seen, config), *_strays(seen), *_missing(report, config)]
+    conditions += [
+        condition
+        for tenancy in seen.tenancies
+        if not tenancy.present and tenancy.claim not in cleaning
+        for condition in _residue(tenancy, report)
+    ]
+
+    def device(name: str, pci: str | None) -> ObservedDevice:
+        clean = False if name in unclean else None if name in holders else True
+        return ObservedDevice(name, _presence(pci, config), holders.get(name), clean)
+
+    vms = [_vm(one) for one in seen.tenancies if one.present]
+    vms += [ObservedVm(None, one.name, VmState.RUNNING, one.slots) for one in seen.strays]
+    return Observation(
+        vms=tuple(vms[:_MOST]),
+        devices=ObservedDevices(
+            gpus=tuple(device(one.uuid, one.pci) for one in report.gpus if one.uuid),
+            nics=tuple(device(one.id, one.pci) for one in report.nics),
+            nvmes=tuple(device(one.id, one.pci) for one in report.nvmes),
+        ),
+        conditions=tuple(conditions[:_MOST]),
+        intended_use=config.intended_use,
+    )
+
+
+def _vm(seen: SeenTenancy) -> ObservedVm:
+    there = seen.state is VmState.RUNNING and seen.host and seen.port and seen.user
+    address = Address(seen.host, seen.port, seen.user) if there else None
+    return ObservedVm(seen.claim, seen.name, seen.state, seen.slots, address)
+
+
+def _holders(seen: Inspection, report: TopologyReport) -> tuple[dict[str, str], set[str]]:
+    """By device: the claim that has it; and the devices with an earlier tenant's traces."""
+    slots = {slot.index: slot for slot in report.slots}
+    holders: dict[str, str] = {}
+    unclean: set[str] = set()
+    for tenancy in seen.tenancies:
+        for index in tenancy.slots:
+            if index not in slots:
+                continue
+            own = _own_devices(slots[index])
+            if tenancy.present:
+                holders |= dict.fromkeys(own, tenancy.claim)
+            else:
+                unclean |= set(own)
+    return holders, unclean
+
+
+def _own_devices(slot: CandidateSlot) -> list[str]:
+    own = [slot.gpu_uuid]
+    if slot.nic_mode is DeviceMode.EXCLUSIVE:
+        own += [slot.nic, *slot.extra_nics]
+    if slot.nvme_mode is DeviceMode.EXCLUSIVE:
+        own += [slot.nvme, *slot.extra_nvmes]
+    return [one for one in own if one is not None]
+
+
+def _presence(pci: str | None, config: HostConfig) -> Presence:
+    if config.vm.devices is DeviceKind.STAND_IN:
+        return Presence.PRESENT
+    if pci is None:
+        return Presence.UNKNOWN
+    there = (config.root / "sys/bus/pci/devices" / pci).exists()
+    return Presence.PRESENT if there else Presence.ABSENT
+
+
+def _prerequisites(seen: Inspection, config: HostConfig) -> list[Condition]:
+    if seen.works or not config.images:
+        return []
+    return [Condition("prerequisite_missing", f"machines cannot run here: {seen.runtime}"[:2000])]
+
+
+def _strays(seen: Inspection) -> list[Condition]:
+    return [Condition("unknown_vm", f"machine {one.name} was not asked for") for one in seen.strays]
+
+
+def _missing(report: TopologyReport, config: HostConfig) -> list[Condition]:
+    return [
+        Condition("device_missing", f"GPU {gpu.uuid} is not on the bus any more", device=gpu.uuid)
+        for gpu in report.gpus
+        if _presence(gpu.pci, config) is Presence.ABSENT
+    ]
+
+
+def _residue(tenancy: SeenTenancy, report: TopologyReport) -> list[Condition]:
+    """One condition per slot, named by the slot's GPU."""
+    gpus = {slot.index: slot.gpu_uuid for slot in report.slots}
+    return [
+        Condition(
+            "residue_found",
+            f"the cleanup of slot {index} is not complete",
+            device=gpus.get(index),
+            claim_ref=tenancy.claim,
+        )
+        for index in tenancy.slots
+    ]
