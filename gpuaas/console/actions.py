@@ -190,11 +190,11 @@ def allocation_actions(state: str, asked_by: str, *, rule: str, residue: int = 0
         ),
         override_offer(asked_by, rule),
     ]
-    if asked_by:
 
 
 def override_offer(asked_by: str, rule: str) -> Offered:
     """The next step of an override: to ask for it, or to approve what ``asked_by`` asked for."""
+    if asked_by:
         return Offered(
             "approve-override",
             "Approve the override",

@@ -30,6 +30,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
         nodes.ActOnSlot.as_view(),
         name="node-slot",
     ),
+    path(
+        "nodes/<str:name>/slots/<uuid:slot>/<str:action>/",
+        nodes.OverrideSlot.as_view(),
+        name="node-slot-override",
+    ),
     path("nodes/<str:name>/<str:action>/", nodes.ActOnNode.as_view(), name="node-act"),
     path("tasks/", records.Tasks.as_view(), name="tasks"),
     path("tasks/<uuid:pk>/", records.TaskPage.as_view(), name="task"),
@@ -39,11 +44,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("approvals/<uuid:pk>/<str:action>/", approvals.DecideWish.as_view(), name="wish-act"),
     path("policies/", policies.Policies.as_view(), name="policies"),
     path("policies/<uuid:pk>/", policies.PolicyPage.as_view(), name="policy"),
-    path(
-        "nodes/<str:name>/slots/<uuid:slot>/<str:action>/",
-        nodes.OverrideSlot.as_view(),
-        name="node-slot-override",
-    ),
     path("policies/<uuid:pk>/<str:action>/", policies.ActOnPolicy.as_view(), name="policy-act"),
     path("tiers/", levels.Tiers.as_view(), name="tiers"),
     path("tenants/<slug:slug>/authority/", levels.Authority.as_view(), name="authority"),
