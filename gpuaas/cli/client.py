@@ -96,6 +96,12 @@ class Client:
         """Set something; repeating it is one."""
         return _object(json_of(self.transport.request("PUT", path, body=body)))
 
+    def patch(self, path: str, body: Any, *, version: int) -> Json:
+        """Change what has the version that was read, and nothing newer."""
+        headers = {"If-Match": f'"{version}"'}
+        response = self.transport.request("PATCH", path, body=body, headers=headers)
+        return _object(json_of(response))
+
     def delete(self, path: str) -> None:
         """Remove one object."""
         self.transport.request("DELETE", path)

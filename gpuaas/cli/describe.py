@@ -174,7 +174,9 @@ def explanation(decision: Json) -> Iterator[str]:
     """A decision trace: the gates in order with their numbers, the choice, and what would help."""
     verdict = values.text(decision.get("verdict"))
     code = f"  {values.clean(str(decision['code']))}" if decision.get("code") else ""
-    yield f"{bold('Decision')}  {paint(verdict)}{code}"
+    outcome = values.text(decision.get("outcome")).replace("_", " ")
+    how = f"  ({outcome})" if decision.get("outcome") not in {None, "", "admitted"} else ""
+    yield f"{bold('Decision')}  {paint(verdict)}{code}{how}"
     gates = decision.get("gates") or []
     width = max((len(values.text(gate.get("gate"))) for gate in gates), default=0)
     for number, gate in enumerate(gates, 1):

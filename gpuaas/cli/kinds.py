@@ -13,15 +13,15 @@ def _money(name: str, path: str, *, wide: bool = False) -> Column:
     return Column(name, read, wide)
 
 
-def _units(name: str, path: str, *, wide: bool = False) -> Column:
+def units(name: str, path: str, *, wide: bool = False) -> Column:
     return Column(name, lambda item: values.units(member(item, path)), wide)
 
 
-def _age(path: str, name: str = "AGE", *, wide: bool = False) -> Column:
+def age(path: str, name: str = "AGE", *, wide: bool = False) -> Column:
     return Column(name, lambda item: values.age(member(item, path)), wide)
 
 
-def _time(name: str, path: str, *, wide: bool = False) -> Column:
+def time(name: str, path: str, *, wide: bool = False) -> Column:
     return Column(name, lambda item: values.clock_time(member(item, path)), wide)
 
 
@@ -80,7 +80,7 @@ PROJECT = Kind(
         column("NAME"),
         column("ID"),
         _named("TENANT", "tenant", wide=True),
-        _age("created_at"),
+        age("created_at"),
     ),
     key="slug",
     path="/projects",
@@ -88,7 +88,7 @@ PROJECT = Kind(
 
 SSH_KEY = Kind(
     "ssh-key",
-    (column("NAME"), column("ID"), column("FINGERPRINT"), _age("created_at")),
+    (column("NAME"), column("ID"), column("FINGERPRINT"), age("created_at")),
     path="/ssh-keys",
     aliases=("ssh_key", "key"),
 )
@@ -99,10 +99,10 @@ TOKEN = Kind(
         column("NAME"),
         column("ID"),
         column("SCOPES"),
-        _time("EXPIRES", "expires_at"),
-        _age("last_used_at", "LAST USED"),
+        time("EXPIRES", "expires_at"),
+        age("last_used_at", "LAST USED"),
         column("KEY", "key", wide=True),
-        _age("created_at", wide=True),
+        age("created_at", wide=True),
     ),
     path="/tokens",
 )
@@ -111,14 +111,14 @@ QUOTA = Kind(
     "quota",
     (
         column("CLASS", "resource_class"),
-        _units("NOMINAL", "limit_milli"),
-        _units("USED", "used_milli"),
-        _units("FREE", "free_milli"),
-        _units("BORROWED", "borrowed_milli"),
-        _units("LENT", "lent_milli"),
+        units("NOMINAL", "limit_milli"),
+        units("USED", "used_milli"),
+        units("FREE", "free_milli"),
+        units("BORROWED", "borrowed_milli"),
+        units("LENT", "lent_milli"),
         column("COHORT", "cohort", wide=True),
-        _units("MAY BORROW", "borrow_milli", wide=True),
-        _units("EXCESS", "grandfathered_milli", wide=True),
+        units("MAY BORROW", "borrow_milli", wide=True),
+        units("EXCESS", "grandfathered_milli", wide=True),
     ),
     key="resource_class",
     path="/quota",
@@ -132,40 +132,15 @@ INCREASE = Kind(
         _named("TENANT", "tenant"),
         column("CLASS", "resource_class"),
         column("STATE"),
-        _units("HAD", "nominal_before_milli"),
-        _units("ASKED", "nominal_asked_milli"),
-        _units("GRANTED", "nominal_granted_milli"),
-        _units("PROMISED", "granted_after_milli", wide=True),
-        _units("DELIVERABLE", "deliverable_milli", wide=True),
-        _age("created_at"),
+        units("HAD", "nominal_before_milli"),
+        units("ASKED", "nominal_asked_milli"),
+        units("GRANTED", "nominal_granted_milli"),
+        units("PROMISED", "granted_after_milli", wide=True),
+        units("DELIVERABLE", "deliverable_milli", wide=True),
+        age("created_at"),
     ),
     path="/quota-increases",
 )
-
-COHORT = Kind(
-    "cohort",
-    (column("NAME"), column("PARENT"), column("TENANTS"), column("TITLE", wide=True)),
-    key="name",
-    path="/cohorts",
-    paged=False,
-)
-
-TIER = Kind(
-    "tier",
-    (
-        column("NAME"),
-        column("VERSION"),
-        column("BAND", "priority_band"),
-        column("ISOLATION"),
-        column("PREEMPTION"),
-        column("TITLE", wide=True),
-    ),
-    key="name",
-    path="/tiers",
-    paged=False,
-)
-
-PREVIEW = Kind("preview", (column("DIGEST"), column("TENANTS")), key="digest")
 
 POLICY = Kind(
     "policy",
@@ -193,7 +168,7 @@ WORKLOAD = Kind(
         column("STATE"),
         column("REASON"),
         _named("PROJECT", "project"),
-        _age("created_at"),
+        age("created_at"),
     ),
     path="/workloads",
 )
@@ -208,7 +183,7 @@ ALLOCATION = Kind(
         column("STATE"),
         column("PHASE"),
         _named("PROJECT", "project"),
-        _age("created_at"),
+        age("created_at"),
         column("OUTCOME", wide=True),
         column("TIER", wide=True),
         column("CONNECT", "connection.command", wide=True),
@@ -229,7 +204,9 @@ REQUEST = Kind(
         column("STATE"),
         column("REASON"),
         _named("PROJECT", "project"),
-        _age("created_at"),
+        age("created_at"),
+        column("ACTION", wide=True),
+        column("OUTCOME", wide=True),
         column("TIER", wide=True),
         column("ALLOCATION", wide=True),
         column("DETAIL", wide=True),
@@ -246,7 +223,7 @@ OPERATION = Kind(
         Column("TARGET", lambda item: target(item) or "-"),
         column("STATE"),
         column("STEP", "progress.step"),
-        _age("created_at"),
+        age("created_at"),
         column("PERCENT", "progress.percent", wide=True),
         column("ATTEMPT", "metadata.attempt", wide=True),
         column("CANCELLABLE", wide=True),
@@ -264,7 +241,7 @@ NODE = Kind(
         column("SLOTS", "slots_total"),
         column("FREE", "slots_free"),
         column("HEALTH"),
-        _age("last_seen_at", "SEEN"),
+        age("last_seen_at", "SEEN"),
         column("ID", wide=True),
         column("FAMILY", wide=True),
         column("INTENDED", wide=True),
@@ -285,7 +262,7 @@ TASK = Kind(
         column("ATTEMPT"),
         column("STEP"),
         column("ERROR", "error_code"),
-        _age("created_at"),
+        age("created_at"),
         column("ALLOCATION", wide=True),
         column("EPOCH", "lease_epoch", wide=True),
         column("DETAIL", "error_detail", wide=True),
@@ -300,7 +277,7 @@ TENANT = Kind(
         column("STATE"),
         column("TIER"),
         column("ID"),
-        _age("created_at"),
+        age("created_at"),
         column("REASON", "state_reason", wide=True),
     ),
     path="/tenants",
@@ -313,8 +290,8 @@ SERVICE_ACCOUNT = Kind(
         column("ID"),
         column("ROLE"),
         column("TOKENS", "live_tokens"),
-        _age("disabled_at", "DISABLED"),
-        _age("created_at"),
+        age("disabled_at", "DISABLED"),
+        age("created_at"),
     ),
     key="name",
     path="/service-accounts",
@@ -327,9 +304,9 @@ INVITATION = Kind(
         column("EMAIL"),
         column("ID"),
         column("ROLE"),
-        _time("EXPIRES", "expires_at"),
-        _age("accepted_at", "ACCEPTED"),
-        _age("revoked_at", "REVOKED"),
+        time("EXPIRES", "expires_at"),
+        age("accepted_at", "ACCEPTED"),
+        age("revoked_at", "REVOKED"),
     ),
     path="/invitations",
 )
@@ -341,9 +318,9 @@ BREAK_GLASS = Kind(
         column("OPERATOR"),
         column("TENANT"),
         column("REASON"),
-        _time("UNTIL", "until"),
-        _age("ended_at", "ENDED"),
-        _age("created_at"),
+        time("UNTIL", "until"),
+        age("ended_at", "ENDED"),
+        age("created_at"),
     ),
     path="/break-glass",
     aliases=("break_glass",),
@@ -353,7 +330,7 @@ EVENT = Kind(
     "event",
     (
         column("SEQ"),
-        _time("TIME", "at"),
+        time("TIME", "at"),
         column("KIND"),
         Column("SUBJECT", lambda item: target(item, "subject") or "-"),
         _named("ACTOR", "actor"),
@@ -367,7 +344,7 @@ EVENT = Kind(
 TIMELINE = Kind(
     "event",
     (
-        _time("TIME", "at"),
+        time("TIME", "at"),
         column("KIND"),
         Column("CHANGE", lambda item: change(item)),
         _named("ACTOR", "actor"),
@@ -394,7 +371,7 @@ CHECK = Kind("check", (column("CHECK", "name"), column("RESULT"), column("DETAIL
 
 SHORTCUTS: dict[str, Kind] = {
     alias: kind
-    for kind in (ALLOCATION, REQUEST, OPERATION)
+    for kind in (ALLOCATION, REQUEST, OPERATION, WORKLOAD)
     for alias in (kind.name, f"{kind.name}s", *kind.aliases)
 }
 

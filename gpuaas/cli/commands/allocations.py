@@ -89,7 +89,7 @@ def _asking(allocation: typer.Typer) -> None:
     ) -> None:
         """Lease capacity. With --wait the connection command is printed once it is active."""
         project = session.project()
-        keys = _key_ids(session, ssh_key or [])
+        keys = key_ids(session, ssh_key or [])
         if dry_run:
             _plan(session, project, sku, slots, image, tier)
             return
@@ -197,7 +197,8 @@ def _plan(
     session.out.item(PLAN, {"sku": sku, **plan}, describe.plan)
 
 
-def _key_ids(session: Session, names: list[str]) -> list[str]:
+def key_ids(session: Session, names: list[str]) -> list[str]:
+    """The ids of saved keys given by name or id."""
     if any(name.endswith(".pub") for name in names):
         raise UsageError("give a saved key's name", hint="gpuaas ssh-key add NAME FILE")
     return [name if is_uuid(name) else str(session.find(SSH_KEY, name)["id"]) for name in names]

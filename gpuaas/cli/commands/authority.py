@@ -1,29 +1,26 @@
-"""Who may hold what: quota and wishes for more, cohorts, tiers and policies."""
+"""Who may hold what: quota and wishes for more, and the rules over every request."""
 
 from typing import Annotated
 
 import typer
 
 from gpuaas.cli import describe
+from gpuaas.cli.authority_kinds import PROJECT_QUOTA
 from gpuaas.cli.client import segment
 from gpuaas.cli.flags import command, group
-from gpuaas.cli.kinds import COHORT, INCREASE, POLICY, PREVIEW, QUOTA, TENANT, TIER
+from gpuaas.cli.kinds import INCREASE, POLICY, QUOTA
 from gpuaas.cli.listing import All, Limit, State, show_list
-from gpuaas.cli.problems import UsageError
+from gpuaas.cli.problems import Json, UsageError
 from gpuaas.cli.session import Session, kind_path
 
 Id = Annotated[str, typer.Argument(metavar="ID")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")]
-Tenant = Annotated[str, typer.Argument(metavar="TENANT")]
-TierName = Annotated[str, typer.Argument(metavar="TIER")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Add `quota`, `cohort`, `tier` and `policy`."""
+    """Add `quota` and `policy`."""
     _quota(app)
-    _cohorts(app)
-    _tiers(app)
     _policies(app)
 
 
@@ -67,6 +64,31 @@ def _quota(app: typer.Typer) -> None:
         made = session.client.post(INCREASE.path, body)
         session.out.item(INCREASE, made, describe.anything)
 
+    @command(quota, "describe")
+    def quota_describe(session: Session, key: Id) -> None:
+        """Show one wish; operators see promised beside deliverable."""
+        session.out.item(INCREASE, session.client.get(kind_path(INCREASE, key)), describe.anything)
+
+    @command(quota, "limit")
+    def quota_limit(
+        session: Session,
+        resource_class: Annotated[str, typer.Option("--class", help="Resource class.")],
+        reason: Reason,
+        units: Annotated[
+            str | None, typer.Option("--units", help="The most; without it, no limit of its own.")
+        ] = None,
+        on_excess: Annotated[
+            str | None,
+            typer.Option("--on-excess", help="grandfather or drain what is held beyond it."),
+        ] = None,
+    ) -> None:
+        """Limit --project inside the tenant's envelope."""
+        body: Json = {"limit_milli": None if units is None else milli(units), "reason": reason}
+        if on_excess is not None:
+            body["on_excess"] = on_excess
+        path = f"/projects/{segment(session.project())}/quotas/{segment(resource_class)}"
+        session.out.item(PROJECT_QUOTA, session.client.put(path, body), describe.anything)
+
     @command(quota, "withdraw")
     def quota_withdraw(session: Session, key: Id) -> None:
         """Take an open wish back."""
@@ -93,43 +115,6 @@ def _quota(app: typer.Typer) -> None:
         """Refuse a wish (operators); the tenant reads the reason."""
         path = f"{kind_path(INCREASE, key)}/actions/refuse"
         session.out.item(INCREASE, session.client.post(path, {"reason": reason}), describe.anything)
-
-
-def _cohorts(app: typer.Typer) -> None:
-    cohort = group(app, "cohort", "Cohorts: who lends unused quota to whom (operators).")
-
-    @command(cohort, "list")
-    def cohort_list(session: Session) -> None:
-        """List the cohorts, parents before children."""
-        show_list(session, COHORT, limit=None, everything=True)
-
-
-def _tiers(app: typer.Typer) -> None:
-    tier = group(app, "tier", "Service levels (operators).")
-
-    @command(tier, "list")
-    def tier_list(session: Session) -> None:
-        """List the tiers, the most urgent first."""
-        show_list(session, TIER, limit=None, everything=True)
-
-    @command(tier, "preview")
-    def tier_preview(session: Session, tenant: Tenant, tier: TierName) -> None:
-        """Show what giving a tenant the tier would touch. Nothing is changed."""
-        path = f"{kind_path(TENANT, tenant)}/tier/preview"
-        session.out.item(PREVIEW, session.client.post(path, {"tier": tier}), describe.anything)
-
-    @command(tier, "assign")
-    def tier_assign(
-        session: Session,
-        tenant: Tenant,
-        tier: TierName,
-        reason: Reason,
-        seen: Annotated[str, typer.Option("--seen", help="The digest of the preview.")],
-    ) -> None:
-        """Give a tenant the tier, when what it touches is still what was looked at."""
-        body = {"tier": tier, "seen": seen, "reason": reason}
-        answer = session.client.put(f"{kind_path(TENANT, tenant)}/tier", body)
-        session.out.item(TENANT, answer, describe.anything)
 
 
 def _policies(app: typer.Typer) -> None:

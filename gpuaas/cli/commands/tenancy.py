@@ -45,6 +45,18 @@ def _projects(app: typer.Typer) -> None:
             PROJECT, session.client.post("/projects", {"name": name}), describe.anything
         )
 
+    @command(project, "describe")
+    def project_describe(session: Session, name: Slug) -> None:
+        """Show one project."""
+        session.out.item(PROJECT, session.client.get(kind_path(PROJECT, name)), describe.anything)
+
+    @command(project, "delete")
+    def project_delete(session: Session, name: Slug, yes: Yes = False) -> None:
+        """Close a project in which nothing is held; else what it holds is named."""
+        session.confirm(f"Delete project {name}?", yes=yes)
+        session.client.delete(kind_path(PROJECT, name))
+        session.out.say(f"project {name} is gone")
+
 
 def _ssh_keys(app: typer.Typer) -> None:
     ssh_key = group(app, "ssh-key", "Public keys that are put on what you lease.")
@@ -141,6 +153,16 @@ def _tenants(app: typer.Typer) -> None:
             keep=None if state is None else (lambda item: item.get("state") == state),
         )
 
+    @command(tenant, "describe")
+    def tenant_describe(session: Session, name: Slug) -> None:
+        """Show one tenant."""
+        session.out.item(TENANT, session.client.get(kind_path(TENANT, name)), describe.anything)
+
+    @command(tenant, "show")
+    def tenant_show(session: Session) -> None:
+        """Show your own tenant: its state and its tier."""
+        session.out.item(TENANT, session.client.get("/tenant"), describe.anything)
+
     def act(session: Session, name: str, action: str, reason: str) -> None:
         path = f"{kind_path(TENANT, name)}/actions/{action}"
         answer = session.client.post(path, {"reason": reason})
@@ -166,6 +188,12 @@ def _tenants(app: typer.Typer) -> None:
     def tenant_resume(session: Session, name: Slug, reason: Reason) -> None:
         """End a tenant's suspension."""
         act(session, name, "resume", reason)
+
+    @command(tenant, "delete")
+    def tenant_delete(session: Session, name: Slug, reason: Reason, yes: Yes = False) -> None:
+        """Begin a tenant's deletion; it ends with the proof of all that it held."""
+        session.confirm(f"Delete tenant {name}? Nothing brings it back.", yes=yes)
+        act(session, name, "delete", reason)
 
 
 def _delete(session: Session, kind: Kind, reference: str, *, yes: bool) -> None:

@@ -7,7 +7,7 @@ import typer
 from gpuaas.cli import describe, waiting
 from gpuaas.cli.commands.allocations import allocation_id, explain
 from gpuaas.cli.flags import command, group
-from gpuaas.cli.kinds import ALLOCATION, OPERATION, REQUEST, SHORTCUTS
+from gpuaas.cli.kinds import ALLOCATION, OPERATION, REQUEST, SHORTCUTS, WORKLOAD
 from gpuaas.cli.listing import All, Limit, State, show_list
 from gpuaas.cli.problems import UsageError
 from gpuaas.cli.session import Session, kind_path
@@ -24,17 +24,18 @@ def register(app: typer.Typer) -> None:
     def explain_anything(
         session: Session, reference: Annotated[str, typer.Argument(metavar="KIND/ID")]
     ) -> None:
-        """Explain an allocation, request or operation, given as `kind/ID`."""
+        """Explain an allocation, workload, request or operation, given as `kind/ID`."""
         head, slash, _ = reference.partition("/")
         kind = SHORTCUTS.get(head) if slash else ALLOCATION
         if kind is None:
             raise UsageError(
-                f"{head!r} cannot be explained", hint="allocation/ID, request/ID or operation/ID"
+                f"{head!r} cannot be explained",
+                hint="allocation/ID, workload/ID, request/ID or operation/ID",
             )
         if kind is OPERATION:
             _describe_operation(session, reference)
-        elif kind is REQUEST:
-            explain(session, REQUEST, reference)
+        elif kind in (REQUEST, WORKLOAD):
+            explain(session, kind, reference)
         else:
             explain(session, ALLOCATION, allocation_id(session, reference))
 
@@ -44,10 +45,32 @@ def _requests(app: typer.Typer) -> None:
 
     @command(request, "list")
     def request_list(
-        session: Session, state: State = None, limit: Limit = None, everything: All = False
+        session: Session,
+        state: State = None,
+        outcome: Annotated[
+            str | None,
+            typer.Option(
+                "--outcome",
+                help="admitted, denied, waiting_for_authority, forbidden_by_locality_or_topology "
+                "or no_capacity.",
+            ),
+        ] = None,
+        action: Annotated[
+            str | None, typer.Option("--action", help="Such as job.submit or quota.increase.")
+        ] = None,
+        limit: Limit = None,
+        everything: All = False,
     ) -> None:
-        """List requests."""
-        show_list(session, REQUEST, limit=limit, everything=everything, state=state)
+        """List requests: what is denied, waits for authority or lacks capacity, kept apart."""
+        show_list(
+            session,
+            REQUEST,
+            limit=limit,
+            everything=everything,
+            state=state,
+            outcome=outcome,
+            action=action,
+        )
 
     @command(request, "describe")
     def request_describe(session: Session, key: Id) -> None:

@@ -1,19 +1,41 @@
 """What a tenant wants to run: jobs, services and models, with all their replicas or none."""
 
+import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpuaas.cli import describe
-from gpuaas.cli.commands.allocations import explain, is_uuid
+from gpuaas.cli.client import segment
+from gpuaas.cli.commands.allocations import (
+    PLAN,
+    Image,
+    Keys,
+    Queue,
+    Sku,
+    Slots,
+    explain,
+    is_uuid,
+    key_ids,
+)
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import WORKLOAD
 from gpuaas.cli.listing import All, Limit, State, show_list
-from gpuaas.cli.problems import Json
+from gpuaas.cli.problems import Json, UsageError
 from gpuaas.cli.session import Session, kind_path
 
 Reference = Annotated[str, typer.Argument(metavar="NAME|ID")]
-Queue = Annotated[bool, typer.Option("--queue", help="Wait in the queue if it must.")]
+WorkloadKind = Annotated[str, typer.Option("--kind", help="job, service or model.")]
+Zones = Annotated[list[str] | None, typer.Option("--zone", help="Only there; repeat for more.")]
+DataSets = Annotated[
+    list[str] | None, typer.Option("--dataset", help="Near this data; repeat for more.")
+]
+Band = Annotated[int | None, typer.Option("--band", min=0, help="Priority; 0 goes first.")]
+BatchSize = Annotated[int | None, typer.Option("--batch-size", min=1, help="Of a model.")]
+Spec = Annotated[
+    str, typer.Option("--spec", help="JSON file; a model's figures under 'model'.", metavar="FILE")
+]
 Replicas = Annotated[int, typer.Option("--replicas", min=1, help="How many of it.")]
 
 
@@ -21,6 +43,7 @@ def register(app: typer.Typer) -> None:
     """Add `workload`."""
     workload = group(app, "workload", "Jobs, services and models.")
     _reading(workload)
+    _submitting(workload)
     _acting(workload)
 
 
@@ -53,23 +76,60 @@ def _reading(workload: typer.Typer) -> None:
         explain(session, WORKLOAD, _key(session, name))
 
 
-def _acting(workload: typer.Typer) -> None:
+def _submitting(workload: typer.Typer) -> None:
     @command(workload, "submit")
     def workload_submit(
         session: Session,
         name: Annotated[str, typer.Argument(metavar="NAME")],
-        kind: Annotated[str, typer.Option("--kind", help="job, service or model.")],
-        sku: Annotated[str, typer.Option("--sku", help="What each replica takes.")],
-        slots: Annotated[int | None, typer.Option("--slots", min=1, help="Of it.")] = None,
+        kind: WorkloadKind,
+        sku: Sku,
+        slots: Slots = None,
         replicas: Replicas = 1,
+        image: Image = "",
+        ssh_key: Keys = None,
         queue: Queue = False,
+        zone: Zones = None,
+        dataset: DataSets = None,
+        band: Band = None,
+        batch_size: BatchSize = None,
+        spec: Spec = "",
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Only show what would be decided, and its price.")
+        ] = False,
+        idempotency_key: Annotated[
+            str, typer.Option("--idempotency-key", help="Your own, so that it runs once.")
+        ] = "",
     ) -> None:
         """Submit a workload in --project: all of its replicas are placed, or none."""
-        body: Json = {"name": name, "kind": kind, "sku": sku, "replicas": replicas, "wait": queue}
-        if slots is not None:
-            body["slots"] = slots
-        project = session.project()
-        ticket = session.client.post(f"/projects/{project}/workloads", body)
+        body: Json = {
+            "name": name,
+            "kind": kind,
+            "sku": sku,
+            "replicas": replicas,
+            "wait": queue,
+            "image": image,
+            "ssh_keys": key_ids(session, ssh_key or []),
+            "zones": zone or [],
+            "datasets": dataset or [],
+            "spec": _spec(spec),
+        }
+        body |= {
+            member: value
+            for member, value in (("slots", slots), ("band", band), ("batch_size", batch_size))
+            if value is not None
+        }
+        path = f"/projects/{segment(session.project())}/workloads"
+        if dry_run:
+            plan = session.client.post(f"{path}/plan", body)
+            session.out.item(PLAN, {"sku": sku, **plan}, describe.plan)
+            return
+        ticket = session.client.post(path, body, idempotency_key=idempotency_key)
+        session.out.item(WORKLOAD, ticket["workload"], describe.anything)
+
+
+def _acting(workload: typer.Typer) -> None:
+    def act(session: Session, name: str, verb: str, body: Json) -> None:
+        ticket = session.client.post(f"{_path(session, name)}/actions/{verb}", body)
         session.out.item(WORKLOAD, ticket["workload"], describe.anything)
 
     @command(workload, "scale")
@@ -83,9 +143,47 @@ def _acting(workload: typer.Typer) -> None:
         queue: Queue = False,
     ) -> None:
         """Run more or fewer replicas."""
-        body = {"replicas": replicas, "partial": partial, "wait": queue}
-        ticket = session.client.post(f"{_path(session, name)}/actions/scale", body)
-        session.out.item(WORKLOAD, ticket["workload"], describe.anything)
+        act(
+            session,
+            name,
+            "scale",
+            {"replicas": replicas, "partial": partial, "wait": queue},
+        )
+
+    @command(workload, "batch-size")
+    def workload_batch_size(
+        session: Session,
+        name: Reference,
+        size: Annotated[int, typer.Argument(metavar="SIZE", min=1)],
+    ) -> None:
+        """Change the batch size; a model's memory is checked first."""
+        act(session, name, "batch-size", {"batch_size": size})
+
+    @command(workload, "sharing")
+    def workload_sharing(
+        session: Session,
+        name: Reference,
+        mode: Annotated[str, typer.Argument(metavar="none|shared|mig")],
+    ) -> None:
+        """Say how its GPUs may be shared, as far as its tier and SKU allow it."""
+        act(session, name, "sharing", {"mode": mode})
+
+    @command(workload, "move")
+    def workload_move(
+        session: Session, name: Reference, zone: Zones = None, dataset: DataSets = None
+    ) -> None:
+        """Move it: all new places are claimed before the old ones are released."""
+        body = {"zones": zone or [], "datasets": dataset or []}
+        act(session, name, "placement", body)
+
+    @command(workload, "priority")
+    def workload_priority(
+        session: Session,
+        name: Reference,
+        band: Annotated[int, typer.Argument(metavar="BAND", min=0, help="0 goes first.")],
+    ) -> None:
+        """Change its priority within the tier's band; what waits is re-ordered."""
+        act(session, name, "priority", {"band": band})
 
     @command(workload, "stop")
     def workload_stop(
@@ -98,6 +196,21 @@ def _acting(workload: typer.Typer) -> None:
         session.confirm(f"Stop workload {name}?", yes=yes)
         answer = session.client.post(f"{_path(session, name)}/actions/stop", {"reason": reason})
         session.out.item(WORKLOAD, answer, describe.anything)
+
+
+def _spec(file: str) -> Json:
+    """The specification in a JSON file, or an empty one."""
+    if not file:
+        return {}
+    try:
+        spec = json.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{file} is not JSON: {error}") from error
+    if not isinstance(spec, dict):
+        raise UsageError(f"{file} holds no JSON object")
+    return spec
 
 
 def _path(session: Session, reference: str) -> str:
