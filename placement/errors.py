@@ -42,6 +42,18 @@ class NothingToApprove(ProductError):
     unblock = "Run a discovery first: gpuaas node discover NAME."
 
 
+class DeviceInTwoSlots(ProductError):
+    """Two slots name one physical device: sold twice, one of the two tenants could not start."""
+
+    code = "device_in_two_slots"
+    status = 409
+    title = "One device would belong to two slots"
+    unblock = (
+        "Look at the wiring of the nodes that are named. Retire the one that has the device no "
+        "longer (gpuaas node retire NAME), or mend the host and run a discovery again."
+    )
+
+
 class JoinTokenInvalid(ProductError):
     """The join token is unknown, expired, or was used by another key."""
 

@@ -127,6 +127,14 @@ SELECT s.id AS slot, s.index, n.name AS node, s.gpu_uuid, other.name AS owner
 """
 
 
+_IN_TWO_SLOTS = """
+SELECT u.uid, string_agg(n.name || '/' || s.index, ', ' ORDER BY n.name, s.index) AS slots
+  FROM placement_slot s JOIN placement_node n ON n.id = s.node_id
+ CROSS JOIN LATERAL unnest(s.device_uids) AS u(uid)
+ WHERE s.state = 'approved' GROUP BY u.uid HAVING count(*) > 1
+"""
+
+
 def devices() -> list[Finding]:
     """One physical thing is held by one live claim, and each claim holds all of its slot's."""
     return [
@@ -147,6 +155,12 @@ def devices() -> list[Finding]:
             _UNHELD,
             subject="device {uid}",
             detail="slot {slot} of {node} is held by claim {claim}, and this part of it is not",
+        ),
+        *ask(
+            "device_in_two_slots",
+            _IN_TWO_SLOTS,
+            subject="device {uid}",
+            detail="these slots have it, and only one of them can be leased: {slots}",
         ),
         *ask(
             "gpu_of_another_node",

@@ -16,6 +16,7 @@ from placement.errors import NodeStateRefused, NothingToApprove, ReasonMissing
 from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool, Slot
 from placement.models.node import Intended
 from placement.selectors.nodes import facts_of
+from placement.services.identities import one_slot_each_or_refuse
 from placement.services.slots import layout_of
 from placement.states import LIVE, NodeState, SlotState, TaskState
 from tenants.errors import NameTaken
@@ -157,7 +158,8 @@ def node_approve(
 ) -> Node:
     """Approve the discovered slots and let the node take work.
 
-    Verified candidates become approved slots; only those are ever scheduled.
+    Verified candidates become approved slots; only those are ever scheduled. Raises
+    DeviceInTwoSlots where one of them has a device that another slot has too.
     """
     node = locked(node_id)
     if node.state not in (NodeState.VERIFYING, NodeState.READY):
@@ -167,6 +169,7 @@ def node_approve(
     waiting = list(Slot.objects.filter(node=node, state=SlotState.VERIFIED).order_by("index"))
     if not waiting:
         raise NothingToApprove
+    one_slot_each_or_refuse(waiting)
     slots = list(Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED).order_by("index"))
     node.family = _family(node, slots, family)
     for slot in waiting:

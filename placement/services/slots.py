@@ -64,6 +64,25 @@ def _devices(node: Node, report: TopologyReport) -> list[str]:
     return conflicts
 
 
+def _sold(report: TopologyReport) -> dict[str, Slot]:
+    """The slots, of whichever node, that have the reported GPUs already."""
+    uuids = [slot.gpu_uuid for slot in report.slots if slot.gpu_uuid]
+    rows = Slot.objects.select_related("node").filter(gpu_uuid__in=uuids)
+    return {slot.gpu_uuid: slot for slot in rows.exclude(state=SlotState.RETIRED)}
+
+
+def _known(node: Node, report: TopologyReport, actor: Actor) -> dict[int, Slot]:
+    """The node's slots by index. A candidate whose GPU is another one now is begun anew."""
+    told = {slot.index: slot.gpu_uuid for slot in report.slots}
+    known = {}
+    for slot in Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED):
+        if slot.state in OPEN and told.get(slot.index) not in (None, slot.gpu_uuid):
+            advance(slot, "retire", actor=actor, reason="another GPU is reported there")
+        else:
+            known[slot.index] = slot
+    return known
+
+
 def slots_take(node: Node, report: TopologyReport, *, actor: Actor) -> list[str]:
     """Turn a report into verified candidates; the node is locked. Returns what differs.
 
@@ -72,9 +91,8 @@ def slots_take(node: Node, report: TopologyReport, *, actor: Actor) -> list[str]
     """
     differences = [f"GPU {uuid} belongs to another node" for uuid in _devices(node, report)]
     conflicted = {text.split()[1] for text in differences}
-    known = {
-        slot.index: slot for slot in Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED)
-    }
+    known = _known(node, report, actor)
+    sold = _sold(report)
     seen: set[int] = set()
     for candidate in report.slots:
         seen.add(candidate.index)
@@ -82,6 +100,13 @@ def slots_take(node: Node, report: TopologyReport, *, actor: Actor) -> list[str]
             differences.append(f"slot {candidate.index}: the GPU has no UUID; it is not sold")
             continue
         if candidate.gpu_uuid in conflicted:
+            continue
+        held = sold.get(candidate.gpu_uuid)
+        if held is not None and (held.node_id, held.index) != (node.pk, candidate.index):
+            differences.append(
+                f"slot {candidate.index}: its GPU {candidate.gpu_uuid} is slot {held.index} of "
+                f"{held.node.name}; retire that node or put the GPU back, then discover again"
+            )
             continue
         devices, uids = slot_bundle(candidate, node.num)
         fields = {

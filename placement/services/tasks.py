@@ -352,11 +352,17 @@ def _proofs(task: NodeTask, evidence: tuple[SlotEvidence, ...]) -> None:
 
 
 def _discovered(node: Node, report: TopologyReport, actor: Actor) -> None:
-    """Keep the topology and its candidate slots; approved slots do not change by it."""
+    """Keep the topology and its candidate slots; approved slots do not change by it.
+
+    Where it differs from the inventory, the node's page says so among its findings.
+    """
     row = locked(node.pk)
-    row.topology, row.topology_at = report.to_json(), clock.db_now()
-    row.save(update_fields=["topology", "topology_at"])
     differences = slots_take(row, report, actor=actor)
+    row.topology, row.topology_at = report.to_json(), clock.db_now()
+    row.topology["findings"] += [
+        {"code": "differs_from_inventory", "detail": text, "device": None} for text in differences
+    ]
+    row.save(update_fields=["topology", "topology_at"])
     events.record(
         kind="placement.node.discovered",
         subject=row,
