@@ -19,6 +19,7 @@ from nodeagent.topology.pci import (
 )
 
 _MOST_DEVICES = 4096
+_MOST_NUMA = 4095
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def _read(tree: Tree, entry: Path, address: str) -> PciDevice:
         device=hex_id(tree.text(path / "device").value),
         subsystem=":".join(known) if len(known) == 2 else None,
         kind=kind_of(class_code, vendor, bare_display_is_gpu=False),
-        numa=tree.number(path / "numa_node"),
+        numa=tree.number(path / "numa_node", most=_MOST_NUMA),
         parent=_parent(path),
         driver=tree.link_name(path / "driver"),
         iommu_group=tree.link_name(path / "iommu_group"),

@@ -40,16 +40,18 @@ class Tree:
             # Drivers answer EINVAL or EIO for an attribute that they cannot tell now.
             return unknown("io_error" if error.errno != 22 else "not_told")
 
-    def number(self, path: Path, *, base: int = 10) -> Fact[int]:
-        """A file with one integer; -1 and nonsense are unknown."""
+    def number(self, path: Path, *, most: int = 2**63 - 1) -> Fact[int]:
+        """A file with one integer; -1, nonsense and what is above `most` are unknown."""
         text = self.text(path)
         if text.value is None:
             return Fact(text.presence, None, text.reason)
         try:
-            number = int(text.value, base)
+            number = int(text.value)
         except ValueError:
             return unknown("not_a_number")
-        return unknown("sentinel") if number < 0 else present(number)
+        if number < 0:
+            return unknown("sentinel")
+        return present(number) if number <= most else unknown("out_of_range")
 
     def names(self, path: Path) -> list[str]:
         """What a folder holds, sorted; nothing when it is not there."""
