@@ -7,7 +7,44 @@ from typing import ClassVar
 from django.contrib import admin
 
 from admission.models import AdmissionRequest, Decision
-from gpuaas.kernel.records import RecordAdmin
+from admission.services import tenancies
+from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.records import RecordAdmin, reasoned
+from tenants.admin import TenantAdmin
+from tenants.models import Tenant
+from tenants.states import TENANT
+
+admin.site.unregister(Tenant)  # an approval is a decision, which is made here
+
+
+def _approve(row: Tenant, reason: str, actor: Actor) -> object:
+    return tenancies.tenant_approve(tenant_id=row.pk, reason=reason, actor=actor)
+
+
+def _reject(row: Tenant, reason: str, actor: Actor) -> object:
+    return tenancies.tenant_reject(tenant_id=row.pk, reason=reason, actor=actor)
+
+
+@admin.register(Tenant)
+class DecidedTenantAdmin(TenantAdmin):
+    """Customers, and whether one is let in."""
+
+    actions_detail: ClassVar = ["approve", "reject", *TenantAdmin.actions_detail]
+
+    approve = reasoned(
+        "approve",
+        "Approve",
+        "The tenant may lease what its envelopes allow, from this moment on.",
+        _approve,
+        states=TENANT.edges["approve"].sources,
+    )
+    reject = reasoned(
+        "reject",
+        "Reject",
+        "The tenant never gets anything. It cannot be undone.",
+        _reject,
+        states=TENANT.edges["reject"].sources,
+    )
 
 
 @admin.register(AdmissionRequest)

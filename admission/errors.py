@@ -183,3 +183,18 @@ WAITING_FOR_CAPACITY = reason(
     "Wait, ask for fewer slots, or choose another SKU.",
     status=202,
 )
+WAITING_FOR_APPROVAL = reason(
+    "waiting_for_approval",
+    "Nothing forbids it; an operator has to approve it",
+    "Wait for the operator's word, or withdraw the request.",
+    status=202,
+)
+
+
+class ApprovalRefused(ProductError):
+    """An operator refused what needed an approval, and said why."""
+
+    code = "approval_refused"
+    status = 403
+    title = "The platform's operator refused it"
+    unblock = "Read the reason that was given; ask again when what it names has changed."

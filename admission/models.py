@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -29,6 +29,10 @@ class Action(models.TextChoices):
     SIGNUP = "tenant.signup"
     DELETION = "tenant.delete"
     QUOTA_INCREASE = "quota.increase"
+
+
+CHANGES: Final = (Action.SIGNUP, Action.DELETION, Action.QUOTA_INCREASE)
+"""Actions on the tenant itself: they take no capacity, and belong to no project."""
 
 
 class Workload(Stateful):
@@ -104,15 +108,20 @@ class AdmissionRequest(Stateful):
     tenant_column: ClassVar[str] = "tenant_id"
 
     tenant = models.ForeignKey(
-        Tenant, on_delete=models.PROTECT, related_name="requests", db_index=False
+        Tenant,
+        null=True,
+        on_delete=models.PROTECT,
+        related_name="requests",
+        db_index=False,
+        help_text="Empty while a signup has not made one: then only the platform sees it.",
     )
-    project = models.ForeignKey(Project, on_delete=models.PROTECT)
+    project = models.ForeignKey(Project, null=True, on_delete=models.PROTECT)
     action = models.CharField(max_length=40, choices=Action.choices, default=Action.LEASE)
     sku = models.ForeignKey(Sku, null=True, on_delete=models.PROTECT, db_index=False)
     resource_class = models.ForeignKey(
         ResourceClass, null=True, on_delete=models.PROTECT, db_index=False
     )
-    tier = models.ForeignKey(SlaTier, on_delete=models.PROTECT, db_index=False)
+    tier = models.ForeignKey(SlaTier, null=True, on_delete=models.PROTECT, db_index=False)
     pool = models.CharField(max_length=60, blank=True)
     workload = models.ForeignKey(
         Workload, null=True, on_delete=models.PROTECT, related_name="requests"
@@ -146,9 +155,23 @@ class AdmissionRequest(Stateful):
                 condition=Q(state="queued"),
             ),
             models.Index(fields=["tenant", "-created_at"], name="request_tenant"),
+            models.Index(
+                fields=["subject_id"], name="change_subject", condition=Q(action__in=CHANGES)
+            ),
         ]
         constraints: ClassVar = [
-            models.CheckConstraint(condition=Q(amount_milli__gte=0), name="request_takes_quota")
+            models.CheckConstraint(condition=Q(amount_milli__gte=0), name="request_takes_quota"),
+            models.CheckConstraint(
+                condition=Q(action=Action.SIGNUP)
+                | Q(tenant__isnull=False, action__in=CHANGES)
+                | Q(tenant__isnull=False, project__isnull=False, tier__isnull=False),
+                name="request_has_an_owner",
+            ),
+            models.UniqueConstraint(
+                fields=["subject_id"],
+                name="one_open_change",
+                condition=Q(action__in=CHANGES, state__in=("received", "queued")),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -163,7 +186,7 @@ class Decision(Base):
 
     # The request has the same tenant, by a constraint.
     tenant = models.ForeignKey(
-        Tenant, on_delete=models.PROTECT, db_index=False, db_constraint=False
+        Tenant, null=True, on_delete=models.PROTECT, db_index=False, db_constraint=False
     )
     request = models.ForeignKey(
         AdmissionRequest, on_delete=models.PROTECT, related_name="decisions", db_index=False

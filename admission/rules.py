@@ -18,6 +18,7 @@ from admission.domain.policy import (
     worst_sample,
 )
 from admission.models import PolicyRule
+from admission.states import PolicyState
 
 MEASURED_TIMES = 5
 _active: dict[str, tuple[Rule, ...]] = {"": ()}
@@ -117,6 +118,14 @@ def active(stamp: str) -> tuple[Rule, ...]:
             forget()
         _active[stamp] = found
     return found
+
+
+def stamp_now() -> str:
+    """The stamp of the rules that are active now, as the facts of a placement bring it."""
+    rows = PolicyRule.objects.filter(state=PolicyState.ACTIVE).order_by("name")
+    return " ".join(
+        f"{name}:{version}" for name, version in rows.values_list("name", "rule_version")
+    )
 
 
 def forget() -> None:

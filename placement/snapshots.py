@@ -59,7 +59,7 @@ SELECT who.*,
             (SELECT count(*) FROM placement_allocation a
               WHERE a.tenant_id = who.tenant_id AND a.state NOT IN ('released')),
             (SELECT count(*) FROM admission_admissionrequest q
-              WHERE q.tenant_id = who.tenant_id AND q.state = 'queued'),
+              WHERE q.tenant_id = who.tenant_id AND q.state = 'queued' AND q.pool <> ''),
             (SELECT coalesce(sum(a.price_hour_micro * extract(epoch FROM
                         coalesce(a.released_at, statement_timestamp())
                         - greatest(a.created_at, date_trunc('month', statement_timestamp())))

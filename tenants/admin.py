@@ -29,14 +29,6 @@ from tenants.states import SKU, TENANT
 admin.site.unregister(Group)  # roles are a tenant's, and operators have one
 
 
-def _approve(row: Tenant, reason: str, actor: Actor) -> object:
-    return tenancy.tenant_approve(tenant_id=row.pk, reason=reason, actor=actor)
-
-
-def _reject(row: Tenant, reason: str, actor: Actor) -> object:
-    return tenancy.tenant_reject(tenant_id=row.pk, reason=reason, actor=actor)
-
-
 def _suspend(row: Tenant, reason: str, actor: Actor) -> object:
     return tenancy.tenant_suspend(tenant_id=row.pk, reason=reason, actor=actor)
 
@@ -53,22 +45,8 @@ class TenantAdmin(RecordAdmin):
     list_filter: ClassVar = ["state", "tier"]
     search_fields: ClassVar = ["name", "slug", "=id"]
     ordering: ClassVar = ["-created_at"]
-    actions_detail: ClassVar = ["approve", "reject", "suspend", "resume"]
+    actions_detail: ClassVar = ["suspend", "resume"]
 
-    approve = reasoned(
-        "approve",
-        "Approve",
-        "The tenant may lease what its envelopes allow, from this moment on.",
-        _approve,
-        states=TENANT.edges["approve"].sources,
-    )
-    reject = reasoned(
-        "reject",
-        "Reject",
-        "The tenant never gets anything. It cannot be undone.",
-        _reject,
-        states=TENANT.edges["reject"].sources,
-    )
     suspend = reasoned(
         "suspend",
         "Suspend",

@@ -167,9 +167,14 @@ def _policy(facts: Facts, judge: Judge | None) -> Gate:
     if wrong is not None:
         return wrong
     answer = judge(facts.seen()) if judge is not None else None
-    if answer is None:
-        sizes = {"asked": facts.slots_asked, "min": facts.slots_min, "max": facts.slots_max}
-        return Gate("policy", True, detail="Size, image and keys are allowed.", facts=sizes)
+    if answer is not None:
+        return ruled(answer)
+    sizes = {"asked": facts.slots_asked, "min": facts.slots_min, "max": facts.slots_max}
+    return Gate("policy", True, detail="Size, image and keys are allowed.", facts=sizes)
+
+
+def ruled(answer: Answer) -> Gate:
+    """The gate of a rule that forbids, or that could not be evaluated."""
     numbers: dict[str, Any] = {"rule": answer.rule, "rule_version": answer.version}
     if answer.broken:
         return Gate(
@@ -337,6 +342,18 @@ def _locality(facts: Facts) -> Gate:
 BEFORE: tuple[Callable[[Facts], Gate], ...] = (_identity, _tenant_state, _entitlement)
 AFTER: tuple[Callable[[Facts], Gate], ...] = (_quota, _tier, _sharing, _isolation, _locality)
 """The Execution Authority Boundary, in order: these, with the policy between; capacity last."""
+GATES = (
+    "identity",
+    "tenant_state",
+    "entitlement",
+    "policy",
+    "quota",
+    "tier",
+    "sharing",
+    "isolation",
+    "locality",
+)
+"""Their names, in the order that every decision keeps."""
 
 
 def decide(facts: Facts, *, judge: Judge | None = None) -> Verdict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +80,25 @@ class Quota:
         return free if project is None else min(free, project)
 
 
+def quota_seen(quota: Quota | None) -> dict[str, int]:
+    """What a rule sees of the quota; a tenant without an envelope has none."""
+    return {
+        "limit_milli": quota.limit_milli if quota else 0,
+        "used_milli": quota.used_milli if quota else 0,
+        "borrowed_milli": max(0, quota.used_milli - quota.limit_milli) if quota else 0,
+        "free_milli": quota.free_milli if quota else 0,
+    }
+
+
+def digest_of(facts: object, names: Iterable[str]) -> str:
+    """SHA-256 over the canonical values of these attributes."""
+    seen = {name: getattr(facts, name) for name in names}
+    quota = seen.get("quota")
+    if quota is not None:
+        seen["quota"] = {name: getattr(quota, name) for name in quota.__slots__}
+    return hashlib.sha256(_canonical(seen).encode()).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class Holding:
     """The tenant's caps beside what they count, when it has any."""
@@ -115,6 +135,7 @@ class Facts:
     image_known: bool
     keys_unknown: tuple[str, ...] = ()
     action: str = "allocation.create"
+    kind: str = "lease"
     tenant: str = ""
     family: str = ""
     pool: str = ""
@@ -136,10 +157,7 @@ class Facts:
 
     def digest(self) -> str:
         """SHA-256 over the canonical facts, so that a decision can be replayed."""
-        seen = {name: getattr(self, name) for name in self.__slots__}
-        if self.quota is not None:
-            seen["quota"] = {name: getattr(self.quota, name) for name in self.quota.__slots__}
-        return hashlib.sha256(_canonical(seen).encode()).hexdigest()
+        return digest_of(self, self.__slots__)
 
     def seen(self) -> dict[str, Any]:
         """The small fixed map that policy rules see, and that a decision keeps."""
@@ -164,13 +182,12 @@ class Facts:
                 "zones": list(self.zones[: policy.MAX_LIST]),
                 "image": self.image[: policy.MAX_STRING],
                 "band": self.asked_band,
+                "kind": self.kind,
+                "resource_class": self.resource_class,
+                "asked_milli": 0,
+                "email_domain": "",
             },
-            "quota": {
-                "limit_milli": quota.limit_milli if quota else 0,
-                "used_milli": quota.used_milli if quota else 0,
-                "borrowed_milli": max(0, quota.used_milli - quota.limit_milli) if quota else 0,
-                "free_milli": quota.free_milli if quota else 0,
-            },
+            "quota": quota_seen(quota),
             "time": {"hour": self.hour, "weekday": self.weekday},
         }
 

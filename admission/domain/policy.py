@@ -48,11 +48,19 @@ SAMPLE: Final[dict[str, Any]] = {
         "zones": ["zone-a"],
         "image": "ubuntu",
         "band": 1,
+        "kind": "lease",
+        "resource_class": "h100-slot",
+        "asked_milli": 0,
+        "email_domain": "",
     },
     "quota": {"limit_milli": 8000, "used_milli": 0, "borrowed_milli": 0, "free_milli": 8000},
     "time": {"hour": 12, "weekday": 3},
 }
-"""Every fact a rule may name, with a value of its type."""
+"""Every fact a rule may name, with a value of its type.
+
+``kind`` is lease, job, service or model, or the change that is asked for: signup, deletion or
+increase. ``asked_milli`` is what an increase asks for, ``email_domain`` whose address signs up.
+"""
 
 
 @dataclass(frozen=True, slots=True)

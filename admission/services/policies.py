@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -11,6 +12,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import Max
 
+from admission.domain.outcome import DENIED, OUTCOMES, outcome_of
 from admission.domain.policy import SAMPLE, Rule, TestResult, ask, merged, own_tests
 from admission.errors import PolicyInvalid, PolicyTestsFailed
 from admission.models import Action, Decision, PolicyRule
@@ -153,6 +155,8 @@ def _must_pass(row: PolicyRule) -> tuple[Rule, int]:
 def _replayed(rule: Rule, last: int) -> dict[str, Any]:
     """What the rule would have said to recent decisions, from the facts kept with them."""
     refuses = refused_before = errors = looked = newly = 0
+    was: Counter[str] = Counter()
+    would: Counter[str] = Counter()
     examples: list[dict[str, Any]] = []
     rows = Decision.objects.exclude(facts={}).select_related("tenant").order_by("-created_at")
     for decision in rows[:last]:
@@ -162,9 +166,13 @@ def _replayed(rule: Rule, last: int) -> dict[str, Any]:
         looked += 1
         before = decision.verdict == "deny"
         refused_before += before
+        outcome = outcome_of(decision.verdict, decision.code)
+        was[outcome] += 1
         answer = ask(rule, seen)
         if answer is None:
+            would[outcome] += 1
             continue
+        would[outcome if before else DENIED] += 1
         errors += answer.broken
         refuses += not answer.broken
         newly += not before
@@ -172,9 +180,10 @@ def _replayed(rule: Rule, last: int) -> dict[str, Any]:
             examples.append(
                 {
                     "decision": str(decision.pk),
-                    "tenant": decision.tenant.slug,
+                    "tenant": decision.tenant.slug if decision.tenant else "",
                     "at": decision.created_at.isoformat(),
                     "verdict": decision.verdict,
+                    "outcome": outcome,
                     "broken": answer.broken,
                     "detail": answer.detail,
                 }
@@ -185,6 +194,7 @@ def _replayed(rule: Rule, last: int) -> dict[str, Any]:
         "newly_refused": newly,
         "refused_before": refused_before,
         "errors": errors,
+        "outcomes": {name: [was[name], would[name]] for name in OUTCOMES},
         "examples": examples,
     }
 

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.db import transaction
 
+from admission.services import tenancies
 from gpuaas.demo import world
 from gpuaas.demo.world import FamilyPlan, Person, TenantPlan
 from gpuaas.kernel.actor import Actor
@@ -148,7 +149,7 @@ def _tenant(plan: TenantPlan, passwords: Mapping[str, str], operator: Actor) -> 
         )
         tenant.refresh_from_db()
     if tenant.state == TenantState.PENDING:
-        tenancy.tenant_approve(tenant_id=tenant.pk, reason=REASON, actor=operator)
+        tenancies.tenant_approve(tenant_id=tenant.pk, reason=REASON, actor=operator)
     for person in plan.people:
         if not Member.objects.filter(tenant=tenant, user=users[person.email]).exists():
             tenancy.member_add(

@@ -11,7 +11,8 @@ from uuid import UUID
 from django.db import transaction
 
 from admission.errors import WithdrawnAlready
-from admission.models import AdmissionRequest, Decision
+from admission.models import CHANGES, AdmissionRequest, Decision
+from admission.services.wishes import change_withdraw
 from admission.states import RequestState
 from gpuaas.kernel import errors, events, workflow
 from gpuaas.kernel.actor import Actor
@@ -275,7 +276,9 @@ def allocation_rename(*, allocation_id: UUID, name: str, version: int, actor: Ac
 
 
 def request_withdraw(*, request_id: UUID, actor: Actor) -> AdmissionRequest:
-    """Take a waiting request out of the queue."""
+    """Take back a request that waits for capacity, for authority, or for an approval."""
+    if AdmissionRequest.objects.filter(pk=request_id, action__in=CHANGES).exists():
+        return change_withdraw(request_id=request_id, actor=actor)
     with transaction.atomic():
         row = AdmissionRequest.objects.filter(pk=request_id).first()
         if row is None:

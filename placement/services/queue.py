@@ -114,6 +114,8 @@ def _ask(row: AdmissionRequest) -> Ask:
         datasets=tuple(row.spec.get("datasets", [])),
         band=row.spec.get("band"),
     )
+    assert row.tenant_id is not None  # both by a constraint of the table
+    assert row.project_id is not None
     return Ask(
         row.tenant_id,
         row.project_id,
@@ -309,6 +311,7 @@ def cycle_sweep() -> int:
     """Run a cycle for every pool in which somebody waits."""
     pools = (
         AdmissionRequest.objects.filter(state=RequestState.QUEUED)
+        .exclude(pool="")  # an approval waits for a person
         .values_list("pool", flat=True)
         .distinct()
     )

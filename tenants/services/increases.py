@@ -12,7 +12,7 @@ from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.kernel.transitions import advance
 from tenants.errors import IncreaseOpenAlready, TenantNotActive
-from tenants.models import Envelope, QuotaIncrease
+from tenants.models import Envelope, QuotaIncrease, ResourceClass
 from tenants.selectors import granted_milli
 from tenants.services.envelopes import GONE, envelope_set
 from tenants.services.quota import amount, class_named, tenant_locked
@@ -49,16 +49,10 @@ def increase_view(increase: QuotaIncrease, *, deliverable_milli: int) -> Increas
     )
 
 
-@transaction.atomic
-def increase_ask(
-    *,
-    tenant_id: UUID,
-    resource_class: str,
-    nominal_asked_milli: int,
-    justification: str,
-    actor: Actor,
-) -> QuotaIncrease:
-    """Ask for a larger envelope of a class; one wish a class is open at a time."""
+def increase_checked(
+    *, resource_class: str, nominal_asked_milli: int, justification: str
+) -> tuple[ResourceClass, int, str]:
+    """The class, the amount and the words of a wish. Raises InvalidRequest naming the field."""
     asked = amount(nominal_asked_milli, "/nominal_asked_milli", least=1)
     why = justification.strip()
     if not why or len(why) > LONGEST_TEXT or "\0" in why:
@@ -68,7 +62,27 @@ def increase_ask(
                 errors.FieldError("/justification", "required", f"1 to {LONGEST_TEXT} characters"),
             ),
         )
-    kind = class_named(resource_class, pointer="/resource_class")
+    return class_named(resource_class, pointer="/resource_class"), asked, why
+
+
+@transaction.atomic
+def increase_ask(
+    *,
+    tenant_id: UUID,
+    resource_class: str,
+    nominal_asked_milli: int,
+    justification: str,
+    actor: Actor,
+) -> QuotaIncrease:
+    """Keep a wish for a larger envelope of a class; one a class is open at a time.
+
+    Admission decides on it first, and keeps the request: ask there.
+    """
+    kind, asked, why = increase_checked(
+        resource_class=resource_class,
+        nominal_asked_milli=nominal_asked_milli,
+        justification=justification,
+    )
     with platform_scope():
         tenant = tenant_locked(tenant_id)
         if tenant.state in GONE:

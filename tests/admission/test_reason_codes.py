@@ -28,6 +28,10 @@ BY_TEST = {
     "workload_state_refused": "admission/test_ends.py::"
     "test_a_workload_that_has_ended_takes_no_change",
     "request_ended": "admission/test_ends.py::test_what_was_admitted_cannot_be_withdrawn",
+    "waiting_for_approval": "admission/test_changes.py::"
+    "test_a_signup_is_a_request_that_waits_for_approval_and_is_admitted_with_it",
+    "approval_refused": "admission/test_changes.py::"
+    "test_a_signup_that_is_rejected_or_taken_back_says_so_on_its_request",
     "waiting_for_capacity": "admission/test_ends.py::"
     "test_a_request_without_room_waits_for_capacity_and_says_so",
     "too_many_waiting": "admission/test_ends.py::"

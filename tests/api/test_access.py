@@ -46,7 +46,7 @@ def test_whoever_signs_up_owns_a_tenant_that_waits_for_approval(world: TenantWor
         ({"password": "short"}, "/password"),
         ({"password": "password1234"}, "/password"),
         ({"email": "not-an-address"}, "/email"),
-        ({"tenant_name": "\u202edoog"}, "/name"),
+        ({"tenant_name": "\u202edoog"}, "/tenant_name"),
         ({"operator": True}, "/operator"),
         ({"is_staff": True}, "/is_staff"),
     ],

@@ -176,6 +176,9 @@ class AdmissionRequestOut(Output):
     slots = serializers.IntegerField(help_text="0 means the whole node.")
     amount_milli = serializers.IntegerField()
     wait = serializers.BooleanField()
+    subject = serializers.UUIDField(
+        allow_null=True, help_text="What it is about, if not new: a workload, a tenant, a wish."
+    )
     workload = serializers.UUIDField(allow_null=True)
     state = serializers.ChoiceField(choices=RequestState.choices)
     outcome = serializers.ChoiceField(

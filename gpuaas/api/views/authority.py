@@ -9,6 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from admission.services import tenancies
 from gpuaas.api import conditional, examples
 from gpuaas.api.base import OperatorView
 from gpuaas.api.fields import Query
@@ -20,7 +21,7 @@ from gpuaas.api.views.tenants import tenant_named
 from placement.selectors import leases_of_tenant
 from tenants import selectors
 from tenants.models import BurstRule, EnvelopeVersion
-from tenants.services import bursts, caps, cohorts, deletion, envelopes, tenancy, tiers
+from tenants.services import bursts, caps, cohorts, envelopes, tenancy, tiers
 
 
 class TenantQuota(OperatorView):
@@ -207,7 +208,7 @@ class TenantDelete(OperatorView):
     def post(self, request: Request, tenant: str) -> Response:
         """Begin the deletion: it ends when the last claim has ended by proof."""
         given = Reasoned.read(request.data)
-        row = deletion.tenant_delete(tenant_id=tenant_named(tenant).pk, actor=self.actor, **given)
+        row = tenancies.tenant_delete(tenant_id=tenant_named(tenant).pk, actor=self.actor, **given)
         return Response(access_wire.TenantOut(tenant_named(str(row.pk))).data)
 
 

@@ -90,7 +90,7 @@ class Collector:
             "gpuaas_queue_oldest_age_seconds", "Age of the oldest waiting request", labels=["pool"]
         )
         now = clock.db_now()
-        rows = AdmissionRequest.objects.filter(state="queued").values_list("pool")
+        rows = AdmissionRequest.objects.filter(state="queued").exclude(pool="").values_list("pool")
         for pool, count, first in rows.annotate(n=Count("pk"), first=Min("queued_at")):
             depth.add_metric([pool], count)
             oldest.add_metric([pool], (now - first).total_seconds() if first else 0)

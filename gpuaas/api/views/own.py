@@ -9,6 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from admission.services import tenancies
 from gpuaas.api.base import OperatorView, TenantView
 from gpuaas.api.fields import Query
 from gpuaas.api.serializers import access as access_wire
@@ -17,7 +18,6 @@ from gpuaas.api.serializers.common import Reasoned
 from gpuaas.api.views.tenants import tenant_named
 from placement.selectors import holdings_of
 from tenants.models import Tenant
-from tenants.services import deletion
 
 
 def deletion_shown(tenant: Tenant) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class OwnDeletion(TenantView):
     def post(self, request: Request) -> Response:
         """Begin the deletion (owners): nothing starts, keys stop working, all is released."""
         given = Reasoned.read(request.data)
-        deletion.tenant_delete(tenant_id=self.tenant_id, actor=self.actor, **given)
+        tenancies.tenant_delete(tenant_id=self.tenant_id, actor=self.actor, **given)
         return Response(deletion_shown(tenant_named(str(self.tenant_id))), status=202)
 
 

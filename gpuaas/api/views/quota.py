@@ -12,6 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from admission.services import wishes
 from gpuaas.api import examples
 from gpuaas.api.base import OperatorView, ProductView, TenantView
 from gpuaas.api.fields import Query
@@ -158,7 +159,7 @@ class QuotaIncreases(TenantView):
     def post(self, request: Request) -> Response:
         """Ask for a larger envelope. One wish a class is open at a time."""
         given = wire.IncreaseIn.read(request.data)
-        row = increases.increase_ask(tenant_id=self.tenant_id, actor=self.actor, **given)
+        row = wishes.increase_ask(tenant_id=self.tenant_id, actor=self.actor, **given)
         return Response(increase_shown(increase_of(self, row.pk), operator=False), status=201)
 
 
@@ -185,7 +186,7 @@ class QuotaIncreaseWithdraw(TenantView):
     def post(self, request: Request, increase_id: UUID) -> Response:
         """Take an open wish back."""
         given = lease_wire.ReleaseIn.read(request.data)
-        increases.increase_withdraw(
+        wishes.increase_withdraw(
             increase_id=increase_of(self, increase_id).pk,
             reason=given["reason"],
             actor=self.actor,
@@ -205,7 +206,7 @@ class QuotaIncreaseApprove(OperatorView):
     def post(self, request: Request, increase_id: UUID) -> Response:
         """Grant what was asked, or another amount; the envelope is set with it."""
         given = wire.IncreaseGrant.read(request.data)
-        increases.increase_approve(increase_id=increase_id, actor=self.actor, **given)
+        wishes.increase_approve(increase_id=increase_id, actor=self.actor, **given)
         row = selectors.increase_list().get(pk=increase_id)
         return Response(increase_shown(row, operator=True))
 
@@ -222,7 +223,7 @@ class QuotaIncreaseRefuse(OperatorView):
     def post(self, request: Request, increase_id: UUID) -> Response:
         """Refuse it; the tenant reads the reason."""
         given = Reasoned.read(request.data)
-        increases.increase_refuse(increase_id=increase_id, actor=self.actor, **given)
+        wishes.increase_refuse(increase_id=increase_id, actor=self.actor, **given)
         row = selectors.increase_list().get(pk=increase_id)
         return Response(increase_shown(row, operator=True))
 

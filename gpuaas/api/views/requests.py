@@ -61,6 +61,7 @@ def request_shown(row: AdmissionRequest) -> dict[str, Any]:
         "slots": row.slots,
         "amount_milli": row.amount_milli,
         "wait": row.wait,
+        "subject": row.subject_id,
         "workload": row.workload_id,
         "state": row.state,
         "outcome": outcome_standing(row.state, row.code),

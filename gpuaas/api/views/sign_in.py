@@ -14,6 +14,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from admission.services import tenancies
 from gpuaas.api import errors, examples, limits
 from gpuaas.api.authentication import person_behind, service_account_of, tenant_id_of
 from gpuaas.api.base import OpenView, ProductView
@@ -28,7 +29,7 @@ from tenants.models import (
     Tenant,
     User,
 )
-from tenants.services import access, second_factor, tenancy
+from tenants.services import access, second_factor
 
 
 def checked_email(email: str) -> str:
@@ -64,7 +65,7 @@ class Signup(OpenView):
                 "The password is too weak.",
                 errors=tuple(FieldError("/password", "weak", text) for text in weak.messages),
             ) from None
-        tenant = tenancy.tenant_signup(
+        tenant = tenancies.tenant_signup(
             email=email,
             password=given["password"],
             full_name=given["full_name"],

@@ -9,6 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from admission.services import tenancies
 from gpuaas.api import examples
 from gpuaas.api.base import OperatorView
 from gpuaas.api.fields import Paged
@@ -103,8 +104,8 @@ def _action(
     return type(name, (TenantAction,), {"post": post, "__doc__": f"{summary}."})
 
 
-TenantApprove = _action("approve", tenancy.tenant_approve, "Let a pending tenant in")
-TenantReject = _action("reject", tenancy.tenant_reject, "Turn a pending tenant away")
+TenantApprove = _action("approve", tenancies.tenant_approve, "Let a pending tenant in")
+TenantReject = _action("reject", tenancies.tenant_reject, "Turn a pending tenant away")
 TenantSuspend = _action("suspend", tenancy.tenant_suspend, "Stop new work", SuspendIn)
 TenantResume = _action("resume", tenancy.tenant_resume, "End a suspension")
 

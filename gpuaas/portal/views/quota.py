@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
+from admission.services.wishes import increase_ask, increase_withdraw
 from gpuaas.kernel import errors
 from gpuaas.portal.pages import TenantPage
 from gpuaas.ui.amounts import Units
@@ -16,7 +17,6 @@ from gpuaas.ui.forms import refuse
 from gpuaas.ui.quota import shares_of
 from tenants.models import QuotaIncrease, ResourceClass, TenantCaps
 from tenants.selectors import increase_list
-from tenants.services.increases import increase_ask, increase_withdraw
 
 SHOWN = 50
 

@@ -13,6 +13,7 @@ from django.urls import reverse, reverse_lazy
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.views import View
 
+from admission.services.tenancies import tenant_signup
 from gpuaas.identity import gate
 from gpuaas.identity.openid import PROVIDER_ID, provider_name
 from gpuaas.kernel import errors
@@ -22,7 +23,6 @@ from gpuaas.ui.forms import refuse
 from gpuaas.ui.pages import request_id
 from tenants.models import User
 from tenants.services.access import password_recorded
-from tenants.services.tenancy import tenant_signup
 
 GRACE = (
     "This is a demo: operators may work without a second factor here. Anywhere else you "
