@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+from django import forms
+from django.contrib import messages
+from django.db.models import Q
 from django.urls import reverse
 
 from gpuaas.config import Config
+from gpuaas.console.acts import SeenForm
+from gpuaas.kernel import errors
+from gpuaas.ui.forms import refuse
 from gpuaas.ui.frame import Frame, Link, Section, with_current
 from gpuaas.ui.pages import OperatorView
-from placement.models import Allocation, Node
-from placement.states import AllocationState, NodeState
+from placement.models import Allocation, CleanupOverride, Node
+from placement.states import AllocationState, ClaimState, NodeState, ResidueState
+from tenants.errors import SecondFactorNeeded
 from tenants.models import QuotaIncrease, Tenant
 from tenants.selectors import tenants_of
 from tenants.states import IncreaseState, TenantState
@@ -29,6 +37,35 @@ class ConsolePage(OperatorView):
 
     read_action = "operator:read"
 
+    def attempt(self, form: forms.Form, act: Callable[[dict[str, Any]], object]) -> bool:
+        """Whether the form was right and ``act`` went through; if not, the form says why.
+
+        What was typed stays in the form. A missing second factor is not the form's matter.
+        """
+        if not form.is_valid():
+            return False
+        try:
+            act(dict(form.cleaned_data))
+        except SecondFactorNeeded:
+            raise
+        except errors.ProductError as refused:
+            refuse(form, refused)
+            return False
+        return True
+
+    def tell(self, form: forms.Form) -> None:
+        """Say what was refused on top as well: its form may not be offered any more."""
+        for fault in form.non_field_errors():
+            messages.error(self.request, str(fault))
+
+    def confirmed(self, form: SeenForm, digest: str) -> bool:
+        """Whether what would happen is what was looked at; if not, the page says so."""
+        if form.looked_at(digest):
+            return True
+        if form.cleaned_data["seen"]:
+            messages.warning(self.request, "What it touches has changed. Look at it again.")
+        return False
+
     @cached_property
     def waiting(self) -> dict[str, int]:
         """How much work waits for a person, by kind."""
@@ -37,7 +74,16 @@ class ConsolePage(OperatorView):
             "nodes": Node.objects.filter(state=NodeState.VERIFYING).count(),
             "wishes": QuotaIncrease.objects.filter(state=IncreaseState.ASKED).count(),
             "cleanups": Allocation.objects.filter(state=AllocationState.CLEANUP_BLOCKED).count(),
+            "overrides": CleanupOverride.objects.filter(
+                Q(claim__state=ClaimState.CLEANUP_BLOCKED) | Q(residue__state=ResidueState.FOUND),
+                approved_at__isnull=True,
+            ).count(),
         }
+
+    @property
+    def to_approve(self) -> int:
+        """How many answers the inbox waits for."""
+        return sum(self.waiting[kind] for kind in ("tenants", "wishes", "overrides"))
 
     def frame(self) -> Frame:
         """The console's navigation."""
@@ -59,12 +105,13 @@ class ConsolePage(OperatorView):
             Section(
                 "Customers",
                 (
-                    link("Approvals", "approvals", "queue", waiting["tenants"] + waiting["wishes"]),
+                    link("Approvals", "approvals", "queue", self.to_approve),
                     link("Tenants", "tenants", "tenant", waiting["tenants"]),
                     link("Allocations", "allocations", "box", waiting["cleanups"]),
                     link("Decisions", "decisions", "gavel"),
                     link("Policies", "policies", "book"),
-                    link("Tiers and cohorts", "tiers", "tag"),
+                    link("Tiers", "tiers", "tag"),
+                    link("Cohorts", "cohorts", "team"),
                 ),
             ),
             Section(

@@ -1,34 +1,56 @@
-"""What waits for an operator's word: tenants, wishes for quota, and overrides of a cleanup?"""
+"""What waits for an operator's word: tenants, wishes for quota, overrides; and which ends go on?"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.contrib import messages
-from django.core.exceptions import ValidationError
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 
-from gpuaas.console.actions import tenant_actions
+from admission.services import tenancies, wishes
+from gpuaas.console.actions import Offered, override_offer, tenant_actions
+from gpuaas.console.acts import Act, ReasonForm
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import errors
 from gpuaas.ui.amounts import Units
 from gpuaas.ui.frame import Crumb
-from placement.models import Allocation
+from placement.models import Allocation, CleanupOverride, CleanupProof, Node
 from placement.selectors import deliverable_milli
-from placement.states import AllocationState
+from placement.services import cleanup, overrides
+from placement.states import LIVE, ClaimState, ResidueState
 from tenants.models import QuotaIncrease, Tenant
 from tenants.selectors import increase_list
-from tenants.services.increases import (
-    IncreaseView,
-    increase_approve,
-    increase_refuse,
-    increase_view,
-)
+from tenants.services.access import person_id_of
+from tenants.services.increases import IncreaseView, increase_view
 from tenants.states import IncreaseState, TenantState
 
 SHOWN = 100
+Sent = Mapping[tuple[str, UUID], forms.Form]
+GRANT = Offered("grant-wish", "Grant", "The envelope is set to this amount at once.", main=True)
+REFUSE = Offered(
+    "refuse-wish", "Refuse", "Nothing changes for the tenant; it reads your reason.", risk=True
+)
+
+RETRY = Offered(
+    "retry-cleanup",
+    "Try the cleanup again instead",
+    "The host does every cleanup step anew and proves each. The override stays asked for.",
+)
+
+
+class GrantForm(ReasonForm):
+    """What is granted, if not what was asked."""
+
+    nominal_granted_milli = Units(
+        label="Units granted", required=False, least=1, help_text="Empty: what was asked."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +59,55 @@ class Wish:
 
     row: QuotaIncrease
     view: IncreaseView
+    acts: list[Act]
 
 
-class Approvals(ConsolePage):
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A tenant that waits, with who asked."""
+
+    row: Tenant
+    owners: list[str]
+    acts: list[Act]
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Blocked capacity that somebody wants to reuse without proof.
+
+    ``mine``: who reads this asked for it, and is not alone, so another has to approve.
+    """
+
+    asked: CleanupOverride
+    slots: list[int]
+    missing: list[str]
+    mine: bool
+    acts: list[Act]
+
+    @property
+    def allocation(self) -> Allocation | None:
+        """What left it blocked, where a claim says so."""
+        return self.asked.claim.allocation if self.asked.claim else None
+
+    @property
+    def node(self) -> Node:
+        """Where it is."""
+        part = self.asked.claim or self.asked.residue
+        assert part is not None
+        return part.node
+
+
+def _form(name: str, pk: UUID, sent: Sent) -> forms.Form:
+    kind = GrantForm if name == GRANT.name else ReasonForm
+    return sent.get((name, pk)) or kind(auto_id=f"{name}-{pk}-%s")
+
+
+def _act(offer: Offered, pk: UUID, sent: Sent) -> Act:
+    url = reverse("console:approval-act", args=[offer.name, pk])
+    return Act(offer, url, _form(offer.name, pk, sent))
+
+
+class Inbox(ConsolePage):
     """The inbox."""
 
     write_action = "tenants:write"
@@ -48,60 +116,174 @@ class Approvals(ConsolePage):
         """The way here."""
         return (Crumb("Approvals"),)
 
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Everything that waits, the oldest first."""
-        wishes = list(increase_list(state=IncreaseState.ASKED)[:SHOWN])
-        room = {
-            kind: deliverable_milli(kind) for kind in {wish.resource_class_id for wish in wishes}
-        }
-        pending = Tenant.objects.filter(state=TenantState.PENDING).order_by("created_at")
-        blocked = Allocation.objects.filter(state=AllocationState.CLEANUP_BLOCKED)
+    def show(self, sent: Sent, status: int = 200) -> HttpResponse:
+        """The page, with the forms that were sent and refused."""
         return self.page(
             "console/approvals.html",
-            pending=list(pending[:SHOWN]),
-            actions=tenant_actions(TenantState.PENDING, 0),
-            wishes=[
-                Wish(row, increase_view(row, deliverable_milli=room[row.resource_class_id]))
-                for row in wishes
-            ],
-            blocked=list(blocked.select_related("tenant", "node").order_by("state_since")[:SHOWN]),
+            status=status,
+            pending=self.pending(sent),
+            wishes=self.wishes(sent),
+            overrides=self.overrides(sent),
+            deleting=list(self.deleting()[:SHOWN]),
         )
 
-
-class DecideWish(ConsolePage):
-    """Grant a wish, or refuse it."""
-
-    write_action = "tenants:write"
-
-    def post(self, request: HttpRequest, pk: UUID, action: str) -> HttpResponse:
-        """Do it with the reason given, which the tenant reads."""
-        reason = request.POST.get("reason", "").strip()[:500]
-        if not reason:
-            raise errors.InvalidRequest(
-                "This needs a reason.",
-                errors=(errors.FieldError("/reason", "required", "say why"),),
+    def pending(self, sent: Sent) -> list[Pending]:
+        """Tenants that signed up."""
+        rows = Tenant.objects.filter(state=TenantState.PENDING).order_by("created_at")
+        return [
+            Pending(
+                row,
+                [member.user.email for member in row.members.all()],
+                [
+                    _act(replace(offer, name=f"{offer.name}-tenant"), row.pk, sent)
+                    for offer in tenant_actions(TenantState.PENDING, 0)
+                ],
             )
-        if action == "approve":
-            granted = self.granted(request.POST.get("granted", ""))
-            increase_approve(
-                increase_id=pk, reason=reason, nominal_granted_milli=granted, actor=self.actor
+            for row in rows.prefetch_related("members__user")[:SHOWN]
+        ]
+
+    def wishes(self, sent: Sent) -> list[Wish]:
+        """Wishes for quota, each beside what the fleet can deliver."""
+        rows = list(increase_list(state=IncreaseState.ASKED)[:SHOWN])
+        room = {kind: deliverable_milli(kind) for kind in {row.resource_class_id for row in rows}}
+        return [
+            Wish(
+                row,
+                increase_view(row, deliverable_milli=room[row.resource_class_id]),
+                [_act(GRANT, row.pk, sent), _act(REFUSE, row.pk, sent)],
             )
-            messages.success(request, "Granted; the envelope is set.")
-        elif action == "refuse":
-            increase_refuse(increase_id=pk, reason=reason, actor=self.actor)
-            messages.success(request, "Refused; the tenant reads the reason.")
-        else:
+            for row in rows
+        ]
+
+    def overrides(self, sent: Sent) -> list[Override]:
+        """Overrides that were asked for, with what is not proved."""
+        rule, me = overrides.approval_rule(), person_id_of(self.actor)
+        alone = overrides.single_operator()
+        found: dict[tuple[str, UUID], Override] = {}
+        for asked in overrides_asked()[:SHOWN]:
+            key, missing = _whole(asked), _missing(asked)
+            slot = _slot_of(asked)
+            if key in found:
+                found[key].slots.append(slot)
+                found[key].missing.extend(missing)
+                continue
+            offer = override_offer(str(asked.asked_by.get("name") or "somebody"), rule)
+            acts = [_act(replace(offer, name=f"approve-{key[0]}"), key[1], sent)]
+            if key[0] == "override":
+                acts.append(_act(RETRY, key[1], sent))
+            mine = asked.asked_by.get("person", "") == me and not alone
+            found[key] = Override(asked, [slot], missing, mine, acts)
+        return list(found.values())
+
+    def deleting(self) -> QuerySet[Tenant]:
+        """Tenants on their way out, with the live claims they still wait for."""
+        live = Q(allocations__claims__state__in=LIVE)
+        rows = Tenant.objects.filter(state=TenantState.DELETING).annotate(
+            own=Count("allocations__claims", filter=live & Q(allocations__claims__holder="tenant")),
+            blocked=Count(
+                "allocations__claims", filter=live & ~Q(allocations__claims__holder="tenant")
+            ),
+        )
+        return rows.order_by("state_since")
+
+
+def overrides_asked() -> QuerySet[CleanupOverride]:
+    """Overrides that wait for another operator's word, the oldest first."""
+    rows = CleanupOverride.objects.filter(approved_at__isnull=True).filter(
+        Q(claim__state=ClaimState.CLEANUP_BLOCKED) | Q(residue__state=ResidueState.FOUND)
+    )
+    return rows.select_related(
+        "claim__allocation__tenant", "claim__node", "residue__node", "residue__slot"
+    ).order_by("created_at", "id")
+
+
+def _whole(asked: CleanupOverride) -> tuple[str, UUID]:
+    """What one answer would be about: all that an allocation left, or one slot."""
+    if asked.residue is not None:
+        return "slot-override", asked.residue.slot_id
+    assert asked.claim is not None
+    claims = asked.claim.allocation.claims.filter(state__in=LIVE)
+    if asked.claim.slot_id is not None and claims.filter(override=None).exists():
+        return "slot-override", asked.claim.slot_id
+    return "override", asked.claim.allocation_id
+
+
+def _slot_of(asked: CleanupOverride) -> int:
+    if asked.residue is not None:
+        return asked.residue.slot.index
+    return asked.claim.slot_index if asked.claim else -1
+
+
+def _missing(asked: CleanupOverride) -> list[str]:
+    """What is not proved, in words."""
+    if asked.residue is not None:
+        return [f"traces were found: {asked.residue.detail}"]
+    proofs = CleanupProof.objects.filter(claim=asked.claim).order_by("-attempt")
+    latest = proofs.first()
+    steps: list[dict[str, Any]] = latest.missing if latest else []
+    words = [f"{step['step']}: {step['why']}".replace("_", " ") for step in steps]
+    return words or ["no proof came at all"]
+
+
+class Approvals(Inbox):
+    """The page itself: the inbox."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Everything that waits, the oldest first."""
+        return self.show({})
+
+
+class Answer(Inbox):
+    """Approve or reject one thing that waits."""
+
+    def post(self, request: HttpRequest, action: str, pk: UUID) -> HttpResponse:
+        """Do it with the reason given, or say what is wrong beside the field."""
+        known = self.known()
+        if action not in known:
             raise errors.NotFound
+        if action.endswith(("override", "cleanup")):
+            self.check_may("cleanup:write")
+        kind = GrantForm if action == GRANT.name else ReasonForm
+        form = kind(request.POST, auto_id=f"{action}-{pk}-%s")
+        run, said = known[action]
+        if not self.attempt(form, lambda given: run(pk, given)):
+            self.tell(form)
+            return self.show({(action, pk): form}, 400)
+        messages.success(request, said)
         return redirect("console:approvals")
 
-    def granted(self, text: str) -> int | None:
-        """The amount typed, in milli-units; empty is what was asked. Raises InvalidRequest."""
-        field = Units(least=1, required=False)
-        try:
-            amount: int | None = field.clean(text)
-        except ValidationError as wrong:
-            raise errors.InvalidRequest(
-                "The amount is refused.",
-                errors=(errors.FieldError("/granted", "out_of_range", "units above 0"),),
-            ) from wrong
-        return amount
+    def known(self) -> dict[str, tuple[Callable[[UUID, dict[str, Any]], object], str]]:
+        """What can be answered, and what is said when it is done."""
+        actor = self.actor
+        return {
+            "approve-tenant": (
+                lambda pk, given: tenancies.tenant_approve(tenant_id=pk, actor=actor, **given),
+                "Approved: it may lease what its envelopes allow.",
+            ),
+            "reject-tenant": (
+                lambda pk, given: tenancies.tenant_reject(tenant_id=pk, actor=actor, **given),
+                "Rejected; the reason is kept.",
+            ),
+            GRANT.name: (
+                lambda pk, given: wishes.increase_approve(increase_id=pk, actor=actor, **given),
+                "Granted; the envelope is set.",
+            ),
+            REFUSE.name: (
+                lambda pk, given: wishes.increase_refuse(increase_id=pk, actor=actor, **given),
+                "Refused; the tenant reads the reason.",
+            ),
+            "approve-override": (
+                lambda pk, given: overrides.override_approve(
+                    allocation_id=pk, actor=actor, **given
+                ),
+                "Overridden: the capacity is free again, marked as not proved.",
+            ),
+            "approve-slot-override": (
+                lambda pk, given: overrides.slot_override_approve(slot_id=pk, actor=actor, **given),
+                "Overridden: the slot is free again, marked as not proved.",
+            ),
+            RETRY.name: (
+                lambda pk, given: cleanup.cleanup_retry(allocation_id=pk, actor=actor, **given),
+                "The host cleans up again.",
+            ),
+        }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -13,14 +14,19 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from admission.models import Action, PolicyRule
+from admission.domain.policy import SAMPLE as FACTS
+from admission.domain.policy import TestResult
+from admission.models import Action, Decision, PolicyRule
 from admission.services import policies
 from admission.states import POLICY
 from gpuaas.console.actions import Offered
+from gpuaas.console.acts import Act, ReasonForm
+from gpuaas.console.outcomes import MARKS
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import errors
-from gpuaas.ui.forms import refuse
+from gpuaas.kernel.models import Event
 from gpuaas.ui.frame import Crumb
+from gpuaas.ui.marks import Mark
 
 SHOWN = 200
 SAMPLE = '[{"name": "at three", "facts": {"time": {"hour": 3}}, "forbids": true}]'
@@ -84,25 +90,47 @@ class Policies(ConsolePage):
             form = PolicyForm(initial=begin | {"tests": json.dumps(earlier.tests, indent=1)})
         return self.show(form)
 
-    def show(self, form: PolicyForm, status: int = 200) -> HttpResponse:
-        """The page with this form."""
+    def show(
+        self,
+        form: PolicyForm,
+        status: int = 200,
+        results: list[TestResult] | None = None,
+        worst_us: int = 0,
+    ) -> HttpResponse:
+        """The page with this form, and how its tests go once that is known."""
         rows = PolicyRule.objects.order_by("name", "-rule_version")
         return self.page(
-            "console/policies.html", status=status, policies=list(rows[:SHOWN]), form=form
+            "console/policies.html",
+            status=status,
+            policies=list(rows[:SHOWN]),
+            form=form,
+            facts=json.dumps(FACTS, indent=1),
+            results=results,
+            worst_us=worst_us,
         )
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Keep it as a draft, or say what is wrong with it."""
+        """Run its tests and keep nothing, or keep it as a draft; or say what is wrong with it."""
         form = PolicyForm(request.POST)
-        if form.is_valid():
-            try:
-                row = policies.policy_save(actor=self.actor, **form.cleaned_data)
-            except errors.ProductError as refused:
-                refuse(form, refused)
-            else:
-                messages.success(request, "Kept as a draft. It decides nothing yet.")
-                return redirect("console:policy", row.pk)
-        return self.show(form, 400)
+        if request.POST.get("do") == "check":
+            checked: list[tuple[list[TestResult], int]] = []
+
+            def check(given: dict[str, Any]) -> None:
+                checked.append(
+                    policies.policy_check(expression=given["expression"], tests=given["tests"])
+                )
+
+            if not self.attempt(form, check):
+                return self.show(form, 400)
+            results, worst = checked[0]
+            return self.show(form, results=results, worst_us=worst)
+        kept: list[PolicyRule] = []
+        if not self.attempt(
+            form, lambda given: kept.append(policies.policy_save(actor=self.actor, **given))
+        ):
+            return self.show(form, 400)
+        messages.success(request, "Kept as a draft. It decides nothing yet.")
+        return redirect("console:policy", kept[0].pk)
 
 
 _OFFERS = {
@@ -122,7 +150,62 @@ _OFFERS = {
 }
 
 
-class PolicyPage(ConsolePage):
+COMPARED = {
+    "expression": "Forbidden when",
+    "actions": "Asked of",
+    "message": "The tenant is told",
+    "unblock": "What would help",
+    "tests": "Its own tests",
+}
+
+
+def changes_of(row: PolicyRule, before: PolicyRule | None) -> list[tuple[str, str, str]]:
+    """(what, as it was, as it is) for all that a version changed."""
+    if before is None:
+        return []
+
+    def shown(rule: PolicyRule, name: str) -> str:
+        value = getattr(rule, name)
+        if name == "tests":
+            return json.dumps(value, ensure_ascii=False)
+        return ", ".join(value) or "every action" if name == "actions" else str(value)
+
+    return [
+        (title, shown(before, name), shown(row, name))
+        for name, title in COMPARED.items()
+        if shown(before, name) != shown(row, name)
+    ]
+
+
+def outcomes_of(report: dict[str, Any] | None) -> list[tuple[Mark, int, int, int]]:
+    """(end, how many before, how many after, the difference) of a dry-run, if it counted them."""
+    counted = (report or {}).get("outcomes", {})
+    return [
+        (MARKS[name], was, would, would - was)
+        for name, (was, would) in counted.items()
+        if name in MARKS
+    ]
+
+
+def examples_of(report: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The decisions that would have been others, each with the request it was about."""
+    found = (report or {}).get("examples", [])
+    asked = dict(
+        Decision.objects.filter(pk__in=[e["decision"] for e in found]).values_list(
+            "pk", "request_id"
+        )
+    )
+    return [
+        {
+            **example,
+            "request": asked.get(UUID(example["decision"])),
+            "was": MARKS.get(example.get("outcome", "")),
+        }
+        for example in found
+    ]
+
+
+class PolicyBoard(ConsolePage):
     """One version of a rule."""
 
     title = "Policy"
@@ -131,47 +214,80 @@ class PolicyPage(ConsolePage):
         """The way here."""
         return (Crumb("Policies", reverse("console:policies")), Crumb(self.title))
 
-    def get(self, request: HttpRequest, pk: UUID) -> HttpResponse:
-        """The rule, how its tests go, and what the dry-run said."""
-        row = PolicyRule.objects.filter(pk=pk).first()
-        if row is None:
+    def row(self, pk: UUID) -> PolicyRule:
+        """The version. Raises NotFound."""
+        found = PolicyRule.objects.filter(pk=pk).first()
+        if found is None:
             raise errors.NotFound
-        self.title = f"{row.name} v{row.rule_version}"
+        self.title = f"{found.name} v{found.rule_version}"
+        return found
+
+    def show(self, row: PolicyRule, sent: dict[str, forms.Form], status: int = 200) -> HttpResponse:
+        """The page, with the forms that were sent and refused."""
         offered = [
             offer for edge, offer in _OFFERS.items() if row.state in POLICY.edges[edge].sources
         ]
         if row.state == "dry_run":
             offered.insert(1, _OFFERS["try_out"])
+        versions = list(PolicyRule.objects.filter(name=row.name).order_by("-rule_version"))
+        before = next((v for v in versions if v.rule_version < row.rule_version), None)
+        events = Event.objects.filter(subject_id__in=[version.pk for version in versions])
         return self.page(
             "console/policy.html",
+            status=status,
             row=row,
             results=policies.policy_results(row),
             report=row.report,
-            actions=offered,
-            base=reverse("console:policy", args=[row.pk]),
+            outcomes=outcomes_of(row.report),
+            examples=examples_of(row.report),
+            versions=versions,
+            before=before,
+            changes=changes_of(row, before),
+            events=list(events.order_by("-id")[:30]),
+            acts=[
+                Act(
+                    offer,
+                    reverse("console:policy-act", args=[row.pk, offer.name]),
+                    sent.get(offer.name) or form_of(offer.name),
+                )
+                for offer in offered
+            ],
         )
 
 
-class ActOnPolicy(ConsolePage):
+def form_of(action: str, data: Any = None) -> forms.Form:
+    """The form of an action: trying out changes nothing, so it asks for no reason."""
+    kind = forms.Form if action == "dry-run" else ReasonForm
+    return kind(data, auto_id=f"{action}-%s")
+
+
+class PolicyPage(PolicyBoard):
+    """The page itself: one version of a rule."""
+
+    def get(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+        """The rule, how its tests go, what the dry-run said, and who changed what."""
+        return self.show(self.row(pk), {})
+
+
+class ActOnPolicy(PolicyBoard):
     """Try out, switch on, retire."""
 
     write_action = "policies:write"
 
     def post(self, request: HttpRequest, pk: UUID, action: str) -> HttpResponse:
-        """Do it."""
-        reason = request.POST.get("reason", "").strip()[:500]
-        if action == "dry-run":
-            policies.policy_try_out(rule_id=pk, actor=self.actor)
-        elif not reason:
-            raise errors.InvalidRequest(
-                "This needs a reason.",
-                errors=(errors.FieldError("/reason", "required", "say why"),),
-            )
-        elif action == "activate":
-            policies.policy_activate(rule_id=pk, reason=reason, actor=self.actor)
-        elif action == "retire":
-            policies.policy_retire(rule_id=pk, reason=reason, actor=self.actor)
-        else:
+        """Do it, or say what is wrong beside the field."""
+        row = self.row(pk)
+        runs: dict[str, tuple[Callable[..., object], str]] = {
+            "dry-run": (policies.policy_try_out, "The report is kept; nothing was refused."),
+            "activate": (policies.policy_activate, "It decides from now on."),
+            "retire": (policies.policy_retire, "It decides nothing any more."),
+        }
+        if action not in runs:
             raise errors.NotFound
-        messages.success(request, f"Done: {action}.")
+        run, said = runs[action]
+        form = form_of(action, request.POST)
+        if not self.attempt(form, lambda given: run(rule_id=row.pk, actor=self.actor, **given)):
+            self.tell(form)
+            return self.show(row, {action: form}, 400)
+        messages.success(request, said)
         return redirect("console:policy", pk)

@@ -1,8 +1,7 @@
-"""Who are the customers, what may they hold, and may they go on?"""
+"""Who are the customers, and may they go on?"""
 
 from __future__ import annotations
 
-from django import forms
 from django.contrib import messages
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
@@ -10,78 +9,84 @@ from django.shortcuts import redirect
 from django.urls import reverse
 
 from gpuaas.console.actions import tenant_actions, tenant_run
+from gpuaas.console.acts import Act, ReasonForm
 from gpuaas.console.pages import ConsolePage
+from gpuaas.console.views.one_tenant import OneTenant
 from gpuaas.kernel import errors
 from gpuaas.kernel.models import Event
-from gpuaas.ui.forms import refuse
-from gpuaas.ui.frame import Crumb
-from gpuaas.ui.quota import bars_of
+from gpuaas.ui.quota import shares_of
 from placement.models import Allocation
 from placement.states import AllocationState
-from tenants.models import ResourceClass, Tenant
-from tenants.selectors import counter_list, member_list, project_list, tenant_list
-from tenants.services.tenancy import envelope_set
+from tenants.models import QuotaCounter, SlaTier, Tenant
+from tenants.selectors import project_list, tenant_list
 from tenants.states import TenantState
 
 SHOWN = 12
-
-
-class EnvelopeForm(forms.Form):
-    """What a tenant may hold of a class."""
-
-    resource_class = forms.ModelChoiceField(
-        ResourceClass.objects.order_by("name"), label="Class", empty_label=None
-    )
-    units = forms.IntegerField(label="Units it may hold", min_value=0, max_value=1_000_000)
-    reason = forms.CharField(label="Reason", max_length=500)
+LISTED = 500
 
 
 class Tenants(ConsolePage):
     """The list, those who wait first."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """All, or those in one state."""
-        state = request.GET.get("state", "")
+        """All, or those in one state, of one tier, or with a name."""
+        state, tier = request.GET.get("state", ""), request.GET.get("tier", "")
+        words = request.GET.get("name", "").strip()[:120]
         live = Count("allocations", filter=~Q(allocations__state=AllocationState.RELEASED))
-        rows = tenant_list().annotate(live=live)
+        rows = tenant_list().select_related("cohort").annotate(live=live)
         if state in TenantState.values:
             rows = rows.filter(state=state)
-        listed = sorted(rows[:500], key=lambda t: t.state != TenantState.PENDING)
+        if tier:
+            rows = rows.filter(tier__name=tier)
+        if words:
+            rows = rows.filter(Q(name__icontains=words) | Q(slug__icontains=words))
+        listed = sorted(rows[:LISTED], key=lambda t: t.state != TenantState.PENDING)
+        over = QuotaCounter.objects.filter(grandfathered_milli__gt=0)
         return self.page(
-            "console/tenants.html", tenants=listed, state=state, states=TenantState.values
+            "console/tenants.html",
+            tenants=listed,
+            over=set(over.values_list("tenant_id", flat=True)),
+            most=LISTED,
+            state=state,
+            states=TenantState.values,
+            tier=tier,
+            tiers=list(SlaTier.objects.order_by("priority_band", "name")),
+            words=words,
         )
 
 
-class OneTenant(ConsolePage):
-    """What pages about one tenant share."""
+def live_of(tenant: Tenant) -> int:
+    """How many allocations of the tenant are not released."""
+    rows = Allocation.objects.filter(tenant=tenant)
+    return rows.exclude(state=AllocationState.RELEASED).count()
 
-    write_action = "tenants:write"
-    name = ""
 
-    def crumbs(self) -> tuple[Crumb, ...]:
-        """The way here."""
-        return (Crumb("Tenants", reverse("console:tenants")), Crumb(self.name))
+def acts_of(tenant: Tenant, live: int, forms: dict[str, ReasonForm] | None = None) -> list[Act]:
+    """What can be done to it, each with its form; ``forms`` are those that were sent."""
+    sent = forms or {}
+    return [
+        Act(
+            offer,
+            reverse("console:tenant-act", args=[tenant.slug, offer.name]),
+            sent.get(offer.name) or ReasonForm(auto_id=f"{offer.name}-%s"),
+        )
+        for offer in tenant_actions(tenant.state, live)
+    ]
 
-    def row(self, slug: str) -> Tenant:
-        """The tenant. Raises NotFound."""
-        found = Tenant.objects.select_related("tier").filter(slug=slug).first()
-        if found is None:
-            raise errors.NotFound
-        self.name = found.name
-        return found
 
-    def show(self, tenant: Tenant, form: EnvelopeForm, status: int = 200) -> HttpResponse:
-        """The tenant's page with this form."""
+class TenantBoard(OneTenant):
+    """One tenant: state, quota, what it holds, what was decided about it."""
+
+    def show(self, forms: dict[str, ReasonForm] | None = None, status: int = 200) -> HttpResponse:
+        """The page, with the forms that were sent and refused."""
+        tenant = self.subject
         rows = Allocation.objects.filter(tenant=tenant).exclude(state=AllocationState.RELEASED)
         live = list(rows.select_related("project", "sku", "node").order_by("-created_at"))
-        return self.page(
+        return self.tenant_page(
             "console/tenant.html",
             status=status,
-            subject=tenant,
-            actions=tenant_actions(tenant.state, len(live)),
-            form=form,
-            bars=bars_of(counter_list(tenant.pk)),
-            members=list(member_list(tenant.pk)),
+            acts=acts_of(tenant, len(live), forms),
+            shares=shares_of(tenant.pk),
             projects=list(project_list(tenant.pk)),
             allocations=live[:SHOWN],
             live=len(live),
@@ -89,57 +94,25 @@ class OneTenant(ConsolePage):
         )
 
 
-class TenantPage(OneTenant):
-    """One tenant: state, envelopes, people, what it holds, what was decided about it."""
+class TenantPage(TenantBoard):
+    """The page itself: one tenant: state, quota, what it holds, what was decided about it."""
 
     def get(self, request: HttpRequest, slug: str) -> HttpResponse:
         """The page."""
-        return self.show(self.row(slug), EnvelopeForm())
+        return self.show()
 
 
-class SetEnvelope(OneTenant):
-    """Set what the tenant may hold."""
-
-    def post(self, request: HttpRequest, slug: str) -> HttpResponse:
-        """Set it, or say what is wrong with it."""
-        tenant = self.row(slug)
-        form = EnvelopeForm(request.POST)
-        if form.is_valid():
-            given = form.cleaned_data
-            try:
-                envelope_set(
-                    tenant_id=tenant.pk,
-                    resource_class=given["resource_class"].name,
-                    nominal_milli=given["units"] * 1000,
-                    reason=given["reason"],
-                    actor=self.actor,
-                )
-            except errors.ProductError as refused:
-                refuse(form, refused)
-            else:
-                messages.success(
-                    request,
-                    f"{tenant.name} may hold {given['units']} of {given['resource_class'].title}.",
-                )
-                return redirect("console:tenant", tenant.slug)
-        return self.show(tenant, form, 400)
-
-
-class ActOnTenant(OneTenant):
+class ActOnTenant(TenantBoard):
     """Approve, reject, suspend or resume."""
 
     def post(self, request: HttpRequest, slug: str, action: str) -> HttpResponse:
-        """Do it with the reason given."""
-        tenant = self.row(slug)
-        run = tenant_run(action)
+        """Do it with the reason given, or say what is wrong beside it."""
+        tenant, run = self.subject, tenant_run(action)
         if run is None:
             raise errors.NotFound
-        reason = request.POST.get("reason", "").strip()[:500]
-        if not reason:
-            raise errors.InvalidRequest(
-                "This action needs a reason.",
-                errors=(errors.FieldError("/reason", "required", "say why"),),
-            )
-        run(tenant.pk, reason, self.actor)
+        form = ReasonForm(request.POST, auto_id=f"{action}-%s")
+        if not self.attempt(form, lambda given: run(tenant.pk, given["reason"], self.actor)):
+            self.tell(form)
+            return self.show({action: form}, 400)
         messages.success(request, f"{tenant.name}: {action} done.")
         return redirect("console:tenant", tenant.slug)
