@@ -26,7 +26,7 @@ from nodeagent.files import try_lock
 from nodeagent.host.assemble import choose_runtime, make_agent, make_helper
 from nodeagent.host.config import CONFIG_PATH, ConfigError, HostConfig, load_config
 from nodeagent.host.nvml import Nvml
-from nodeagent.host.wiring import topology_reader
+from nodeagent.host.wiring import wiring
 
 log = logging.getLogger("nodeagent.host")
 
@@ -95,7 +95,7 @@ def _helper(config: HostConfig) -> int:
 
 def _check(config: HostConfig) -> int:
     accelerated, runtime = choose_runtime(config)
-    report = topology_reader(config, Nvml())()
+    report = wiring(config, Nvml(), config.agent_folder).read()
     said = {
         "name": config.name,
         "machines_run": runtime.works,

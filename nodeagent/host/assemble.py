@@ -28,7 +28,7 @@ from nodeagent.host.records import Records
 from nodeagent.host.runtime.baremetal import BareHost
 from nodeagent.host.runtime.kvm import Probe, probe
 from nodeagent.host.runtime.machines import Machines
-from nodeagent.host.wiring import topology_reader
+from nodeagent.host.wiring import wiring
 from nodeagent.identity import AgentHome
 from nodeagent.protocol import TopologyReport
 
@@ -44,7 +44,7 @@ def make_agent(
 ) -> Agent:
     """The unprivileged half: joins, leases, reports, and asks the helper."""
     nvml = Nvml()
-    backend = HostBackend(config, clock, topology_reader(config, nvml), nvml)
+    backend = HostBackend(config, clock, wiring(config, nvml, config.agent_folder), nvml)
     home = AgentHome(config.agent_folder)
     http = httpx.AsyncClient(transport=transport, timeout=30.0, trust_env=False)
     control = ControlPlane(http, config.server, home, clock)
@@ -54,7 +54,7 @@ def make_agent(
 def make_helper(config: HostConfig) -> HelperServer:
     """The privileged half, listening; machines that the host's restart ended are started again."""
     nvml, boot = Nvml(), read_boot_id(config.root)
-    report = _remembered(topology_reader(config, nvml))
+    report = _remembered(wiring(config, nvml, config.helper_folder).read)
     hooks = Hooks(config.hooks)
     devices = _devices(config, report, nvml, boot)
     accelerated, runtime = choose_runtime(config)

@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from nodeagent.backend import BackendError, Observation, Progress
 from nodeagent.clock import Clock
 from nodeagent.host.config import HostConfig, Readiness
+from nodeagent.host.discovery import DeviceSight
 from nodeagent.host.helper.client import Helper, HelperAway
 from nodeagent.host.helper.wire import Cleaned, Inspection, SeenTenancy, Verb
 from nodeagent.host.nvml import Nvml, NvmlBusy
 from nodeagent.host.seeing import observation
+from nodeagent.host.wiring import Wiring
 from nodeagent.protocol import (
     PROVISION_KINDS,
     REQUIRED_CLEANUP_STEPS,
@@ -44,6 +46,7 @@ from nodeagent.protocol import (
 log = logging.getLogger("nodeagent")
 _READY_POLL_S = 1.0
 _BANNER_S = 3.0
+_LOOK_EVERY_S = 10.0
 # Without these two, a later step would touch what is still in use.
 _NOTHING_BEYOND = (CleanupStep.VM_GONE, CleanupStep.DEVICES_DETACHED)
 _BARE_KINDS = frozenset({TaskKind.BAREMETAL_PROVISION, TaskKind.BAREMETAL_RELEASE})
@@ -51,23 +54,25 @@ _SLICE_KINDS = frozenset({TaskKind.VM_PROVISION, TaskKind.VM_RELEASE})
 
 
 class HostBackend:
-    """One real host. read_topology: reads the wiring anew; it may raise OSError or ValueError."""
+    """One real host."""
 
     def __init__(
         self,
         config: HostConfig,
         clock: Clock,
-        read_topology: Callable[[], TopologyReport],
+        wiring: Wiring,
         nvml: Nvml,
     ) -> None:
         self._config = config
         self._clock = clock
-        self._read_topology = read_topology
+        self._wiring = wiring
         self._nvml = nvml
         self._helper = Helper(config.socket_path)
         self._topology: TopologyReport | None = None
         self._cleaning: set[str] = set()
         self._runtime: Inspection | None = None
+        self._seen: DeviceSight | None = None
+        self._seen_at = 0.0
 
     @property
     def hostname(self) -> str:
@@ -103,25 +108,34 @@ class HostBackend:
     def topology(self) -> TopologyReport:
         """The wiring, as last discovered. Raises OSError or ValueError."""
         if self._topology is None:
-            self._topology = self._read_topology()
+            self._topology = self._wiring.read()
         return self._topology
 
     def observe(self) -> Observation:
         """What is on the host now. Raises HelperAway: then it is unknown, and not told."""
-        return observation(self._inspect(), self.topology(), self._cleaning, self._config)
+        seen, report = self._inspect(), self.topology()
+        sight = self._sight(report)
+        return observation(seen, sight, report, self._cleaning, self._config)
+
+    def _sight(self, report: TopologyReport) -> DeviceSight:
+        """Which devices are there; looked at every few seconds, since asking a driver takes time."""
+        now = self._clock.now()
+        if self._seen is None or not 0 <= now - self._seen_at < _LOOK_EVERY_S:
+            self._seen, self._seen_at = self._wiring.look(report), now
+        return self._seen
 
     async def discover(self, progress: Progress) -> TopologyReport:
         """Read the wiring again. Raises BackendError."""
         await progress("reading", 10)
         try:
-            report = await asyncio.to_thread(self._read_topology)
+            report = await asyncio.to_thread(self._wiring.read)
         except (OSError, ValueError) as error:
             raise BackendError(
                 FailureCode.BACKEND_ERROR,
                 f"the devices could not be read: {error}"[:2000],
                 retryable=True,
             ) from error
-        self._topology = report
+        self._topology, self._seen = report, None
         return report
 
     async def provision(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from nodeagent.backend import Observation
-from nodeagent.host.config import DeviceKind, HostConfig
+from nodeagent.host.config import HostConfig
+from nodeagent.host.discovery import DeviceSight
 from nodeagent.host.helper.wire import Inspection, SeenTenancy
 from nodeagent.protocol import (
     Address,
@@ -15,7 +17,6 @@ from nodeagent.protocol import (
     ObservedDevice,
     ObservedDevices,
     ObservedVm,
-    Presence,
     TopologyReport,
     VmState,
 )
@@ -24,11 +25,18 @@ _MOST = 256
 
 
 def observation(
-    seen: Inspection, report: TopologyReport, cleaning: Collection[str], config: HostConfig
+    seen: Inspection,
+    sight: DeviceSight,
+    report: TopologyReport,
+    cleaning: Collection[str],
+    config: HostConfig,
 ) -> Observation:
-    """The report of a host. cleaning: claims whose cleanup is under way now."""
+    """The report of a host: what the helper and the bus say, put together.
+
+    cleaning: claims whose cleanup is under way now.
+    """
     holders, unclean = _holders(seen, report)
-    conditions = [*_prerequisites(seen, config), *_strays(seen), *_missing(report, config)]
+    conditions = [*_prerequisites(seen, config), *_strays(seen), *sight.conditions]
     conditions += [
         condition
         for tenancy in seen.tenancies
@@ -36,18 +44,24 @@ def observation(
         for condition in _residue(tenancy, report)
     ]
 
-    def device(name: str, pci: str | None) -> ObservedDevice:
-        clean = False if name in unclean else None if name in holders else True
-        return ObservedDevice(name, _presence(pci, config), holders.get(name), clean)
+    def held(devices: tuple[ObservedDevice, ...]) -> tuple[ObservedDevice, ...]:
+        return tuple(
+            replace(
+                one,
+                holder=holders.get(one.id),
+                clean=False if one.id in unclean else None if one.id in holders else True,
+            )
+            for one in devices
+        )
 
     vms = [_vm(one) for one in seen.tenancies if one.present]
     vms += [ObservedVm(None, one.name, VmState.RUNNING, one.slots) for one in seen.strays]
     return Observation(
         vms=tuple(vms[:_MOST]),
         devices=ObservedDevices(
-            gpus=tuple(device(one.uuid, one.pci) for one in report.gpus if one.uuid),
-            nics=tuple(device(one.id, one.pci) for one in report.nics),
-            nvmes=tuple(device(one.id, one.pci) for one in report.nvmes),
+            gpus=held(sight.devices.gpus),
+            nics=held(sight.devices.nics),
+            nvmes=held(sight.devices.nvmes),
         ),
         conditions=tuple(conditions[:_MOST]),
         intended_use=config.intended_use,
@@ -86,15 +100,6 @@ def _own_devices(slot: CandidateSlot) -> list[str]:
     return [one for one in own if one is not None]
 
 
-def _presence(pci: str | None, config: HostConfig) -> Presence:
-    if config.vm.devices is DeviceKind.STAND_IN:
-        return Presence.PRESENT
-    if pci is None:
-        return Presence.UNKNOWN
-    there = (config.root / "sys/bus/pci/devices" / pci).exists()
-    return Presence.PRESENT if there else Presence.ABSENT
-
-
 def _prerequisites(seen: Inspection, config: HostConfig) -> list[Condition]:
     if seen.works or not config.images:
         return []
@@ -103,14 +108,6 @@ def _prerequisites(seen: Inspection, config: HostConfig) -> list[Condition]:
 
 def _strays(seen: Inspection) -> list[Condition]:
     return [Condition("unknown_vm", f"machine {one.name} was not asked for") for one in seen.strays]
-
-
-def _missing(report: TopologyReport, config: HostConfig) -> list[Condition]:
-    return [
-        Condition("device_missing", f"GPU {gpu.uuid} is not on the bus any more", device=gpu.uuid)
-        for gpu in report.gpus
-        if _presence(gpu.pci, config) is Presence.ABSENT
-    ]
 
 
 def _residue(tenancy: SeenTenancy, report: TopologyReport) -> list[Condition]:

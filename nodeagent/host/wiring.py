@@ -1,21 +1,72 @@
-"""Where does this host's wiring come from: its own devices, or a simulated host's folder?"""
+"""What are this host's devices: its own, looked for, or those of a simulated host's folder?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
 
 from nodeagent.host.config import HostConfig
+from nodeagent.host.discovery import DeviceSight, GpuMemory, discover, observe_devices
 from nodeagent.host.nvml import Nvml
-from nodeagent.protocol import TopologyReport
+from nodeagent.protocol import ObservedDevice, ObservedDevices, Presence, TopologyReport
 from nodeagent.simhost.hardware import read_config, read_hardware
+from nodeagent.topology.slots import topology_report
 
 
-def topology_reader(config: HostConfig, nvml: Nvml) -> Callable[[], TopologyReport]:
-    """How to read the wiring. What it returns raises OSError or ValueError."""
-    replay = config.replay_topology
-    assert replay is not None
+class Wiring(Protocol):
+    """Where devices are read from."""
 
-    def replayed() -> TopologyReport:
-        return read_hardware(replay, read_config(replay))
+    def read(self) -> TopologyReport:
+        """How they are wired. Raises OSError or ValueError."""
 
-    return replayed
+    def look(self, report: TopologyReport) -> DeviceSight:
+        """Which of a report's devices are there now."""
+
+
+class OwnWiring:
+    """This host's, through NVML, sysfs and PCI. folder: where GPUs are remembered."""
+
+    def __init__(self, config: HostConfig, nvml: Nvml, folder: Path) -> None:
+        self._root = config.root
+        self._name = config.name
+        self._nvml = nvml
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._memory = GpuMemory(folder / "gpus.json")
+
+    def read(self) -> TopologyReport:
+        """Discover anew. Raises TopologyError."""
+        return topology_report(discover(self._root, self._nvml, self._memory), self._name)
+
+    def look(self, report: TopologyReport) -> DeviceSight:
+        """Look again."""
+        return observe_devices(report, self._root, self._nvml, self._memory)
+
+
+class ReplayedWiring:
+    """That of a simulated host, whose devices are always there. Only where stand-ins are."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self) -> TopologyReport:
+        """Read its files again. Raises TopologyError or OSError."""
+        return read_hardware(self._folder, read_config(self._folder))
+
+    def look(self, report: TopologyReport) -> DeviceSight:
+        """All of them."""
+        gpus, nics, nvmes = (
+            tuple(ObservedDevice(name, Presence.PRESENT) for name in names)
+            for names in (
+                [gpu.uuid for gpu in report.gpus if gpu.uuid is not None],
+                [nic.id for nic in report.nics],
+                [nvme.id for nvme in report.nvmes],
+            )
+        )
+        return DeviceSight(ObservedDevices(gpus, nics, nvmes), ())
+
+
+def wiring(config: HostConfig, nvml: Nvml, folder: Path) -> Wiring:
+    """What the configuration says. folder: of the half that asks."""
+    if config.replay_topology is not None:
+        return ReplayedWiring(config.replay_topology)
+    return OwnWiring(config, nvml, folder)

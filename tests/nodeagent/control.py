@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -69,6 +69,8 @@ class Control:
     joins: list[JoinRequest] = field(default_factory=list)
     renewals: int = 0
     cancel: bool = False
+    poll_ms: int = 1000
+    watch: Callable[[str, str, int], None] | None = None
     answers: dict[str, list[tuple[int, dict[str, Any] | bytes]]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
@@ -148,7 +150,7 @@ class Control:
             "expires_at": self.now() + self.credential_life_s,
             "control_public_key": public_text(self.key),
             "server_time": self.now(),
-            "poll_ms": 1000,
+            "poll_ms": self.poll_ms,
         }
 
     def _check(self, method: str, path: str, headers: Any, body: bytes) -> Any:
@@ -181,13 +183,21 @@ class Control:
             self.observed.append(ObservedReport.from_json(body))
             return 200, {"server_time": self.now()}
         if verb == "heartbeat":
-            self.beats.append((parts[-2], HeartbeatRequest.from_json(body)))
+            beat = HeartbeatRequest.from_json(body)
+            self.beats.append((parts[-2], beat))
+            self._watched(parts[-2], beat.step, beat.percent)
             return 200, {"lease_expires_at": self.now() + 60, "cancel": self.cancel}
         if verb == "complete":
+            self._watched(parts[-2], "complete", 100)
             self.completed.append((parts[-2], CompleteRequest.from_json(body)))
             return 200, {}
         self.failed.append((parts[-2], FailRequest.from_json(body)))
         return 200, {}
+
+    def _watched(self, task_id: str, step: str, percent: int) -> None:
+        """Tell whoever watches that a task is at this step, before it is answered."""
+        if self.watch is not None:
+            self.watch(task_id, step, percent)
 
     def _lease(self, request: LeaseRequest) -> tuple[int, Any]:
         self.boot_id = request.boot_id
@@ -198,7 +208,7 @@ class Control:
             {"envelope": task.envelope, "params": task.params, "signature": task.signature}
             for task in given
         ]
-        return 200, {"tasks": tasks, "next_poll_ms": 1000, "server_time": self.now()}
+        return 200, {"tasks": tasks, "next_poll_ms": self.poll_ms, "server_time": self.now()}
 
 
 def envelope_of(queued: Queued) -> TaskEnvelope:

@@ -50,14 +50,11 @@ class WallClock(FakeClock):
         return time.time()
 
 
-HOOK = """#!{python} -SE
-import json, sys, pathlib
-told = json.load(sys.stdin)
-name, action = pathlib.Path(__file__).name, told["action"]
-with open(pathlib.Path(__file__).with_name("calls.jsonl"), "a") as calls:
-    calls.write(json.dumps({{"hook": name, **told}}) + "\\n")
-answer = {{"method": name + "_" + action, "detail": "done by the hook", "tap": "tap7"}}
-print(json.dumps({{**answer, "host": "10.0.0.7", "port": 22}}))
+# Starts faster than anything but itself; a cleanup of a whole host calls one some seventy times.
+HOOK = """#!/bin/sh
+read -r told
+echo "{{\\"hook\\": \\"{name}\\", \\"told\\": $told}}" >>{folder}/calls.jsonl
+echo '{{"method": "{name}_done", "detail": "by the hook", "host": "10.0.0.7", "port": 22}}'
 """
 
 
@@ -200,7 +197,7 @@ def host_stage(*, qemu: Path | None = None, image: str = "", vm: str = "") -> It
     hooks = folder / "hooks"
     hooks.mkdir()
     for name in ("provision", "power", "network", "sanitise"):
-        _program(hooks / name, HOOK.format(python=sys.executable))
+        _program(hooks / name, HOOK.format(name=name, folder=hooks))
     tools = ""
     if qemu is None:
         fake = _program(folder / "qemu", f"#!{sys.executable} -SE\n" + FAKE_QEMU.read_text())

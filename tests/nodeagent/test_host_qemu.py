@@ -1,0 +1,108 @@
+"""Does a real machine boot with the tenant's key, outlive the agent, and go with proof?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nodeagent.host.qmp import connected, run_state
+from nodeagent.host.runtime.kvm import probe
+from nodeagent.protocol import REQUIRED_CLEANUP_STEPS, TaskKind
+from tests.nodeagent.guest import QEMU, Console, kernel_tree, write_guest
+from tests.nodeagent.host_stage import KEY, HostStage, host_stage, until
+
+pytestmark = [pytest.mark.qemu, pytest.mark.slow]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[HostStage]:
+    """A host with QEMU and an image that boots, its two halves running."""
+    image = write_guest(kernel_tree(), tmp_path / "image")
+    with host_stage(qemu=QEMU, image=image) as made:
+        made.start_helper()
+        made.start_agent()
+        yield made
+
+
+@contextmanager
+def console_of(stage: HostStage, claim: str) -> Iterator[Console]:
+    """The machine's serial console."""
+    console = Console(stage.folder / "run" / "machines" / claim / "console.sock")
+    try:
+        yield console
+    finally:
+        console.close()
+
+
+def test_a_guest_runs_in_the_emulator_and_kvm_is_told_by_booting() -> None:
+    kernel_tree()
+    assert probe(QEMU, "tcg").works
+    kvm = probe(QEMU, "kvm")
+    assert kvm.works or kvm.detail
+
+
+def test_a_machine_has_the_tenants_key_outlives_the_agent_and_is_released_with_proof(
+    stage: HostStage,
+) -> None:
+    stage.done(TaskKind.VM_PROVISION, stage.provision(0, 1), "make")
+    machine = stage.machine("alloc-1")
+    assert machine is not None
+    with console_of(stage, "alloc-1") as console:
+        heard = console.ask("cat /mnt/user-data", "disable_root")
+        assert KEY in heard
+        seed = json.loads(heard[heard.index("{\n") : heard.index("\n}\n") + 2])
+        assert seed["users"][0]["ssh_authorized_keys"] == [KEY]
+        assert seed["hostname"] == "tenant"
+        heard = console.ask("cat /found", "slot1: []")
+        assert "found on slot0: []" in heard
+        assert stage.traces() == [0, 1]
+
+        stage.kill_agent()
+        stage.kill_helper()
+        assert stage.machine("alloc-1") == machine
+        stage.start_helper()
+        stage.start_agent()
+        seen = len(stage.control.observed)
+        assert until(lambda: len(stage.control.observed) > seen)
+        vm = stage.control.observed[-1].vms[0]
+        assert (vm.claim_ref, vm.name, vm.state) == ("alloc-1", "gpuaas-alloc-1", "running")
+        stage.done(TaskKind.VM_PROVISION, stage.provision(0, 1), "make", epoch=2)
+        assert stage.machine("alloc-1") == machine
+        console.ask("echo still $((40 + 2))", "still 42")
+        with connected(stage.folder / "run" / "machines" / "alloc-1" / "qmp.sock") as qmp:
+            assert run_state(qmp) == "running"
+
+    stage.done(TaskKind.VM_RELEASE, stage.release(0, 1), "end")
+    assert stage.machine("alloc-1") is None
+    assert stage.records == []
+    assert stage.traces() == []
+    evidence = stage.control.completed[-1][1].evidence
+    required = [step.value for step in REQUIRED_CLEANUP_STEPS[TaskKind.VM_RELEASE]]
+    assert [[step.step for step in slot.steps if step.ok] for slot in evidence] == [required] * 2
+    assert until(lambda: stage.control.observed[-1].vms == ())
+
+
+def test_the_next_tenants_guest_finds_nothing_of_the_one_before(stage: HostStage) -> None:
+    stage.done(TaskKind.VM_PROVISION, stage.provision(3), "make")
+    with console_of(stage, "alloc-1") as console:
+        console.ask("cat /found", "slot3: []")
+    assert stage.traces() == [3]
+    stage.done(TaskKind.VM_RELEASE, stage.release(3), "end")
+    stage.done(TaskKind.VM_PROVISION, stage.provision(3, allocation="alloc-2"), "again")
+    with console_of(stage, "alloc-2") as console:
+        console.ask("cat /found", "slot3: []")
+
+
+def test_a_machine_that_its_tenant_shuts_down_is_seen_as_stopped(stage: HostStage) -> None:
+    stage.done(TaskKind.VM_PROVISION, stage.provision(5), "make")
+    with console_of(stage, "alloc-1") as console:
+        console.ask("cat /found", "slot5: []")
+        console.say("poweroff -f")
+    assert until(lambda: stage.machine("alloc-1") is None)
+    assert until(lambda: [vm.state for vm in stage.control.observed[-1].vms] == ["stopped"])
+    stage.done(TaskKind.VM_RELEASE, stage.release(5), "end")
+    assert stage.traces() == []
