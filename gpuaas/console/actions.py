@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
+from admission.services import tenancies
 from gpuaas.kernel.actor import Actor
 from placement import states
 from placement.services import cleanup, nodes, overrides
@@ -161,8 +162,8 @@ def tenant_actions(state: str, live: int) -> list[Offered]:
 def tenant_run(name: str) -> Run | None:
     """The service behind a tenant's action."""
     services: dict[str, Callable[..., object]] = {
-        "approve": tenancy.tenant_approve,
-        "reject": tenancy.tenant_reject,
+        "approve": tenancies.tenant_approve,
+        "reject": tenancies.tenant_reject,
         "suspend": tenancy.tenant_suspend,
         "resume": tenancy.tenant_resume,
     }
