@@ -261,7 +261,7 @@ class NodeFamilyAdmin(RecordAdmin):
 class PoolAdmin(RecordAdmin):
     """Sets of hosts with one queue."""
 
-    list_display: ClassVar = ["name", "title"]
+    list_display: ClassVar = ["name", "title", "cycles_broken", "cycle_trouble", "cycle_broke_at"]
 
 
 @admin.register(Image)

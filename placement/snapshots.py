@@ -164,6 +164,25 @@ SELECT coalesce((SELECT n.free_count FROM placement_node n
 """
 
 
+_NEAREST: Final = (
+    """
+SELECT n.num FROM placement_node n
+ WHERE """
+    + _WITHIN
+    + """ n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
+   AND n.slot_count >= %(slots)s::int AND n.intended IN ('any', %(fit)s::text)
+ ORDER BY EXISTS (SELECT FROM placement_slotresidue r
+                   WHERE r.node_id = n.id AND r.state = 'found')
+       OR EXISTS (SELECT FROM placement_allocation a
+                   WHERE a.node_id = n.id AND a.state = 'cleanup_blocked')
+       OR EXISTS (SELECT FROM placement_nodedrain d
+                   WHERE d.node_id = n.id AND d.ended_at IS NULL),
+       n.free_count DESC, n.num
+ LIMIT 1
+"""
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where a SKU may be placed: keys of the pool and family, and the family's size.
@@ -334,6 +353,19 @@ def _places(
 def _near(where: Target) -> dict[str, Any]:
     near = where.near
     return {"zones": list(near.zones), "racks": list(near.racks), "nodes": list(near.nodes)}
+
+
+def nearest(where: Target, want: Want) -> int | None:
+    """The node that is nearest to holding this one day: without trouble, then with most free."""
+    params = {
+        "pool": where.pool_id,
+        "family": where.family_id,
+        "slots": where.family_slots if want.whole else want.slots,
+        "fit": "baremetal" if want.whole else "slices",
+        **_near(where),
+    }
+    found = prepared.rows(_NEAREST, params)
+    return int(found[0][0]) if found else None
 
 
 def room(where: Target, want: Want) -> tuple[int, bool]:

@@ -200,6 +200,11 @@ class Board:
     def __init__(self) -> None:
         self._places: dict[int, Place] = {}
         self._heaps: dict[Want, list[tuple[tuple[int, ...], int, int]]] = {}
+        self._closed: set[int] = set()
+
+    def close(self, num: int) -> None:
+        """Offer this node to nobody any more."""
+        self._closed.add(num)
 
     def knows(self, want: Want) -> bool:
         """Whether the candidates for this size were given already."""
@@ -229,7 +234,8 @@ class Board:
         heap = self._heaps[want]
         while heap:
             score, mask, generation = heap[0]
-            if self._places[score[-1]].generation == generation:
+            open_ = score[-1] not in self._closed
+            if open_ and self._places[score[-1]].generation == generation:
                 return Option(score[-1], generation, mask, score)
             heappop(heap)
         return None

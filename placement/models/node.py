@@ -23,6 +23,11 @@ class Pool(Base):
 
     name = models.SlugField(max_length=60, unique=True)
     title = models.CharField(max_length=120, blank=True)
+    cycles_broken = models.BigIntegerField(
+        default=0, db_default=0, help_text="How often its scheduling cycle broke."
+    )
+    cycle_trouble = models.CharField(max_length=80, blank=True, db_default="")
+    cycle_broke_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
         return self.name
@@ -35,6 +40,9 @@ class NodeFamily(Base):
     title = models.CharField(max_length=120)
     gpu_model = models.CharField(max_length=80, blank=True)
     slots = models.PositiveSmallIntegerField()
+
+    class Meta:
+        verbose_name_plural = "node families"
 
     def __str__(self) -> str:
         return self.name

@@ -50,6 +50,8 @@ class Item:
     where: Target | None
     places: tuple[Place, ...] = ()
     queued: bool = False
+    holds: bool = False
+    """Whether it has waited so long that a node is kept free for it."""
     lead: bool = True
     action: str = "allocation.create"
     workload_id: UUID | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from django.db import transaction
 
@@ -15,7 +16,7 @@ from gpuaas.kernel.errors import ProductError
 from placement.domain.fit import Board, Option, Place, Want, rank, taken
 from placement.errors import NeverFits, SkuUnavailable
 from placement.services.bundle import Item, commit
-from placement.snapshots import ANYWHERE, Target, candidates, locked, room
+from placement.snapshots import ANYWHERE, Target, candidates, locked, nearest, room
 
 LOOKS = 3
 """How often a place is chosen without a lock before a node is locked first."""
@@ -97,11 +98,12 @@ def place_one(item: Item, *, ahead: Sequence[Item] = ()) -> Result:
         for attempt in range(LOOKS):
             if attempt:
                 places = candidates(where, item.want, limit=CANDIDATES)
+            kept: frozenset[int] = frozenset()
             if ahead:
-                places = _left_by(ahead, item, where)
+                places, kept = _left_by(ahead, item, where)
             options = rank(places, item.want, limit=ALTERNATIVES * (attempt + 1))
             if not options:
-                return Unplaced(no_capacity(item))
+                return Unplaced(_kept_free(no_capacity(item), kept))
             done = commit([(item, options)], skip_locked=True)
             if 0 in done:
                 return Placed(*done[0], options=tuple(options))
@@ -130,18 +132,17 @@ def place_group(items: Sequence[Item], *, ahead: Sequence[Item] = ()) -> Result:
     return Unplaced(no_capacity_for(items, 0))
 
 
+def _kept_free(error: ProductError, kept: frozenset[int]) -> ProductError:
+    """The reason, with what is kept free for somebody who has waited long."""
+    if kept and isinstance(error, SkuUnavailable):
+        error.detail += " What is free there is kept for a larger request that has waited longer."
+        error.facts |= {"nodes_kept": len(kept)}
+    return error
+
+
 def _mine(items: Sequence[Item], ahead: Sequence[Item]) -> list[tuple[Item, list[Option]]]:
-    """The plan for a request's allocations after those ahead, at the nodes' own generations."""
-    request = items[0].request_id
-    before: dict[int, int] = {}
-    mine = []
-    for item, [option] in _plan([*ahead, *items]):
-        if item.request_id == request:
-            generation = option.generation - before.get(option.num, 0)
-            mine.append((item, [replace(option, generation=generation)]))
-        else:
-            before[option.num] = before.get(option.num, 0) + 1
-    return mine
+    """The plan for a request's allocations after those ahead."""
+    return _only(items, _plan([*ahead, *items])[0])
 
 
 def no_capacity_for(items: Sequence[Item], fitting: int) -> ProductError:
@@ -155,14 +156,12 @@ def no_capacity_for(items: Sequence[Item], fitting: int) -> ProductError:
 
 def room_for(item: Item, most: int) -> int:
     """How many such allocations would fit now, at most ``most``; nothing is locked."""
-    return len(_plan([item] * most))
+    return len(_plan([item] * most)[0])
 
 
 def _place_locked(item: Item, where: Target, ahead: Sequence[Item]) -> Result:
     for _ in range(LOCKED_LOOKS):
-        free = _left_by(ahead, item, where) if ahead else None
-        if free is None:
-            free = candidates(where, item.want, limit=1)
+        free = _left_by(ahead, item, where)[0] if ahead else candidates(where, item.want, limit=1)
         first = rank(free, item.want, limit=1)
         if not first:
             break
@@ -177,27 +176,45 @@ def _place_locked(item: Item, where: Target, ahead: Sequence[Item]) -> Result:
     return Unplaced(no_capacity(item))
 
 
-def _left_by(ahead: Sequence[Item], item: Item, where: Target) -> list[Place]:
-    """The candidates for an item after those ahead of it took what they would get."""
+def _left_by(
+    ahead: Sequence[Item], item: Item, where: Target
+) -> tuple[list[Place], frozenset[int]]:
+    """The candidates for an item after those ahead of it took what they would get.
+
+    Beside them the nodes that are kept free for who has waited long.
+    """
     gone: dict[int, list[Option]] = {}
-    for _, [option] in _plan(ahead):
+    planned, kept = _plan(ahead)
+    for _, [option] in planned:
         gone.setdefault(option.num, []).append(option)
     places = []
-    for place in candidates(where, item.want, limit=CANDIDATES + len(gone)):
+    for place in candidates(where, item.want, limit=CANDIDATES + len(gone) + len(kept)):
+        if place.num in kept:
+            continue
         for option in gone.get(place.num, ()):
             place = taken(place, option)
         places.append(place)
-    return places
+    return places, kept
 
 
-def _plan(items: Sequence[Item]) -> list[tuple[Item, list[Option]]]:
-    """Give each item its option in turn, each seeing what those before it took."""
+def _plan(items: Sequence[Item]) -> tuple[list[tuple[Item, list[Option]]], frozenset[int]]:
+    """Give each item its option in turn, each seeing what those before it took.
+
+    The first of a pool's family that fits nowhere and has waited long keeps one node: what
+    gets free there goes to nobody behind it, so that smaller ones never starve it. One at a
+    time, so that the others go on; whoever is next has its turn when the first is placed.
+    """
     boards: dict[Target, Board] = {}
+    kept: dict[tuple[UUID, UUID], int] = {}
     planned: list[tuple[Item, list[Option]]] = []
     for item in items:
         if item.where is None:
             continue
-        board = boards.setdefault(item.where, Board())
+        if item.where not in boards:
+            boards[item.where] = Board()
+            for num in kept.values():
+                boards[item.where].close(num)
+        board = boards[item.where]
         if not board.knows(item.want):
             limit = CANDIDATES + len(items)
             board.offer(item.want, candidates(item.where, item.want, limit=limit))
@@ -205,17 +222,43 @@ def _plan(items: Sequence[Item]) -> list[tuple[Item, list[Option]]]:
         if option is not None:
             board.take(option)
             planned.append((item, [option]))
-    return planned
+            continue
+        family = (item.where.pool_id, item.where.family_id)
+        if item.holds and family not in kept:
+            node = nearest(item.where, item.want)
+            if node is not None:
+                kept[family] = node
+                for other in boards.values():
+                    other.close(node)
+    return planned, frozenset(kept.values())
 
 
-def place_many(items: Sequence[Item]) -> list[Result | Lost]:
+def _only(
+    items: Sequence[Item], planned: Sequence[tuple[Item, list[Option]]]
+) -> list[tuple[Item, list[Option]]]:
+    """The plan of these items, at the nodes' own generations as far as others come before."""
+    mine = {id(item) for item in items}
+    before: dict[int, int] = {}
+    out = []
+    for item, [option] in planned:
+        if id(item) in mine:
+            generation = option.generation - before.get(option.num, 0)
+            out.append((item, [replace(option, generation=generation)]))
+        else:
+            before[option.num] = before.get(option.num, 0) + 1
+    return out
+
+
+def place_many(items: Sequence[Item], *, ahead: Sequence[Item] = ()) -> list[Result | Lost]:
     """Place a batch in order, in the caller's transaction: a result for each.
+
+    ``ahead`` are those of earlier pages for whom a node is kept; they are not placed here.
 
     Called once in a transaction: a second batch would lock its nodes after the counters of
     the first. What was lost to others stays for another transaction.
     Raises what ``commit`` raises when the batch as a whole cannot be written.
     """
-    planned = _plan(items)
+    planned = _only(items, _plan([*ahead, *items])[0])
     position = {id(item): i for i, item in enumerate(items)}
     results: dict[int, Result | Lost] = {}
     done = commit(planned, skip_locked=True) if planned else {}

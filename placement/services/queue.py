@@ -10,15 +10,18 @@ from typing import Final
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db.models import F
+from django.db.models.functions import Now
 
 from admission.domain.decide import Quota
 from admission.models import AdmissionRequest
 from admission.states import RequestState
-from gpuaas.kernel import notify, workflow
+from gpuaas.kernel import clock, notify, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ConcurrentUpdate, ProductError, error_for
 from gpuaas.kernel.transitions import advance
 from placement.domain.order import AllocationOrder
+from placement.models import Pool
 from placement.services import requests
 from placement.services.bundle import Item
 from placement.services.engine import (
@@ -36,6 +39,8 @@ log = logging.getLogger(__name__)
 
 BATCH = 64
 ROUNDS = 4
+HOLD_AFTER_S = 60
+"""How long smaller ones may pass (backfill) before a node is kept free for who waits."""
 PAGES = 64
 """How many pages of the queue one cycle looks at."""
 CYCLE = Actor(kind="system", id="cycle", name="platform/cycle", operator=True)
@@ -74,13 +79,19 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round did: how many it placed, whether to look again, and where it ended."""
+    """What one round did: how many it placed, whether to look again, and where it ended.
+
+    ``keepers`` fit nowhere and have waited long: a node is kept free for the first of them.
+    """
 
     placed: int
     again: bool
     after: After | None
+    keepers: tuple[Item, ...] = ()
 
 
+SAY_AGAIN_S = 60.0
+_said_at: dict[tuple[str, str], float] = {}
 After = tuple[int, datetime, UUID]
 FIRST: Final[After] = (-1, datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
 
@@ -150,12 +161,19 @@ def _head(
         if more:
             met = replace(met, authority=replace(who, quota=_used(met.authority.quota, more)))
     try:
-        item = requests.item_of(ask, met, actor=CYCLE, queued=row)
+        item = replace(
+            requests.item_of(ask, met, actor=CYCLE, queued=row), holds=_has_waited_long(row)
+        )
     except ProductError as error:
         return Head(row, None, error)
     gate = item.verdict.refusal
     refused = requests.verdict_error(item.verdict, error_for)
     return Head(row, item, refused, waits=gate is None or gate.waits)
+
+
+def _has_waited_long(row: AdmissionRequest) -> bool:
+    since = row.queued_at
+    return since is not None and (clock.now() - since).total_seconds() >= HOLD_AFTER_S
 
 
 def _used(quota: Quota, more: int) -> Quota:
@@ -173,14 +191,16 @@ def cycle_run(pool: str, *, limit: int = BATCH) -> int:
     """Cycles of one pool through its queue, a page a round: how many requests were admitted.
 
     Each round is a transaction of its own: heads in authority order, decide, place, commit.
-    What does not fit keeps its place with its reason, and those behind it have their turn. A
+    What does not fit keeps its place with its reason, and those behind it have their turn: but
+    for who has waited HOLD_AFTER_S, a node is kept free from them (``engine._plan``). A
     request for several allocations has a round of its own. Lock order: queue rows with their
     runs, nodes, counters. Inside a caller's transaction there is one round, since locks would
     pile up in another order.
     """
     placed, after, lost = 0, FIRST, 0
+    keepers: tuple[Item, ...] = ()
     for _ in range(1 if connection.in_atomic_block else PAGES):
-        done = _guarded(pool, limit, after)
+        done = _guarded(pool, limit, after, keepers)
         placed += done.placed
         if done.again and lost < ROUNDS:
             lost += 1
@@ -188,16 +208,17 @@ def cycle_run(pool: str, *, limit: int = BATCH) -> int:
             break
         else:
             after, lost = done.after, 0
+            keepers = keepers or done.keepers
     return placed
 
 
-def _guarded(pool: str, limit: int, after: After) -> Round:
+def _guarded(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> Round:
     """A round; when it breaks, the same page one request at a time, passing over what breaks it.
 
     The database's own passing troubles (a deadlock, a lost connection) are raised.
     """
     try:
-        return _round(pool, limit, after)
+        return _round(pool, limit, after, keepers)
     except (OperationalError, InterfaceError):
         raise
     except Exception:
@@ -208,7 +229,7 @@ def _guarded(pool: str, limit: int, after: After) -> Round:
     page = _heads(pool, limit, lock=False, after=after)
     for row in page:
         try:
-            placed += _round(pool, 1, last).placed
+            placed += _round(pool, 1, last, keepers).placed
         except (OperationalError, InterfaceError):
             raise
         except Exception:
@@ -218,7 +239,7 @@ def _guarded(pool: str, limit: int, after: After) -> Round:
 
 
 @transaction.atomic
-def _round(pool: str, limit: int, after: After) -> Round:
+def _round(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> Round:
     """One page: single allocations together, or one request for several alone."""
     rows = _heads(pool, limit, lock=True, after=after)
     more = len(rows) == limit
@@ -231,7 +252,8 @@ def _round(pool: str, limit: int, after: After) -> Round:
         return Round(0, False, None)
     heads = _decided(rows)
     ready = [head.item for head in heads if head.item is not None and head.ready]
-    results = _placed_group(ready) if several == 0 else _placed_singles(ready)
+    place = _placed_group if several == 0 else _placed_singles
+    results = place(ready, keepers)
     refused = {head.row.pk: head.refused for head in heads if head.refused is not None}
     topics = []
     for item, result in zip(ready, results, strict=True):
@@ -242,19 +264,21 @@ def _round(pool: str, limit: int, after: After) -> Round:
     notify.publish(*topics)
     _tell(heads, refused)
     again = any(isinstance(result, Lost) for result in results)
-    return Round(len(topics), again, _after(rows[-1]) if more else None)
+    both = zip(ready, results, strict=True)
+    waits = tuple(i for i, result in both if i.holds and isinstance(result, Unplaced))
+    return Round(len(topics), again, _after(rows[-1]) if more else None, waits)
 
 
 def _is_group(row: AdmissionRequest) -> bool:
     return row.replicas > 1 or row.workload_id is not None
 
 
-def _placed_group(ready: Sequence[Item]) -> list[Result | Lost]:
+def _placed_group(ready: Sequence[Item], keepers: Sequence[Item]) -> list[Result | Lost]:
     out: list[Result | Lost] = []
     for item in ready:
         try:
             with transaction.atomic():
-                result = place_group(requests.group_of(item))
+                result = place_group(requests.group_of(item), ahead=keepers)
                 if isinstance(result, Placed) and item.workload_id is not None:
                     intent_taken(item.workload_id, item.action, item.facts.replicas, item.actor)
         except ProductError as error:
@@ -263,9 +287,9 @@ def _placed_group(ready: Sequence[Item]) -> list[Result | Lost]:
     return out
 
 
-def _placed_singles(items: Sequence[Item]) -> list[Result | Lost]:
+def _placed_singles(items: Sequence[Item], keepers: Sequence[Item]) -> list[Result | Lost]:
     try:
-        return place_many(items)
+        return place_many(items, ahead=keepers)
     except ConcurrentUpdate:
         return [Lost() for _ in items]
     except ProductError as error:
@@ -308,11 +332,35 @@ def _refuse(row: AdmissionRequest, item: Item, error: ProductError) -> None:
 
 
 def cycle_sweep() -> int:
-    """Run a cycle for every pool in which somebody waits."""
+    """Run a cycle for every pool in which somebody waits.
+
+    A pool whose cycle breaks does not stop the others. A lost connection is raised, once: no
+    other pool could be served over it either.
+    """
     pools = (
         AdmissionRequest.objects.filter(state=RequestState.QUEUED)
         .exclude(pool="")  # an approval waits for a person
         .values_list("pool", flat=True)
         .distinct()
     )
-    return sum(cycle_run(pool) for pool in list(pools))
+    placed = 0
+    for pool in list(pools):
+        try:
+            placed += cycle_run(pool)
+        except Exception as trouble:
+            if connection.in_atomic_block or not connection.is_usable():
+                raise
+            _broken(pool, trouble)
+    return placed
+
+
+def _broken(pool: str, trouble: Exception) -> None:
+    """Keep that a pool's cycle broke, where the metrics find it, and say so now and then."""
+    name = type(trouble).__name__
+    Pool.objects.filter(name=pool).update(
+        cycles_broken=F("cycles_broken") + 1, cycle_trouble=name, cycle_broke_at=Now()
+    )
+    now = clock.monotonic()
+    if now - _said_at.get((pool, name), -SAY_AGAIN_S) >= SAY_AGAIN_S:
+        _said_at[pool, name] = now
+        log.error("the cycle of pool %s broke; the others go on", pool, exc_info=trouble)

@@ -25,7 +25,7 @@ from gpuaas.kernel.models import Delivery, WorkflowRun
 from gpuaas.kernel.models.work import ENDED
 from gpuaas.kernel.notify import hub
 from placement import selectors
-from placement.models import Allocation, Node, NodeTask
+from placement.models import Allocation, Node, NodeTask, Pool
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -96,6 +96,12 @@ class Collector:
             oldest.add_metric([pool], (now - first).total_seconds() if first else 0)
         yield depth
         yield oldest
+        broken = CounterMetricFamily(
+            "gpuaas_pool_cycles_broken", "Scheduling cycles that broke", labels=["pool"]
+        )
+        for pool, count in Pool.objects.order_by("name").values_list("name", "cycles_broken"):
+            broken.add_metric([pool], count)
+        yield broken
 
     def _tasks(self) -> Metric:
         family = GaugeMetricFamily(
