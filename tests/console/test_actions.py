@@ -13,7 +13,7 @@ from gpuaas.kernel.models import Event
 from placement import states
 from placement.models import Node, NodeDrain, Slot
 from placement.selectors import posture_of
-from tenants.models import QuotaCounter, Tenant
+from tenants.models import Tenant
 from tests.console.conftest import Fleet
 from tests.portal.conftest import Browser
 
@@ -103,19 +103,6 @@ def test_a_tenant_is_approved_suspended_and_resumed_with_reasons(fleet: Fleet) -
         assert (tenant.state, tenant.state_reason) == (state, f"because {action}")
     assert browser.send("/console/tenants/acme/suspend/", {}).status_code == 400
     assert Tenant.objects.get(slug="acme").state == "active"
-
-
-def test_an_envelope_is_set_but_not_below_what_is_held(fleet: Fleet) -> None:
-    browser = fleet.browser()
-    counter = QuotaCounter.objects.get(tenant=fleet.acme.tenant)
-    form = {"resource_class": str(counter.resource_class_id), "reason": "asked for more"}
-    address = "/console/tenants/acme/envelope/"
-    assert browser.send(address, {**form, "units": "70"}).status_code == 302
-    counter.refresh_from_db()
-    assert counter.limit_milli == 70_000
-    low = browser.send(address, {**form, "units": "1"})
-    assert low.status_code == 400
-    assert "envelope_below_use" in low.content.decode()
 
 
 def test_a_blocked_cleanup_is_tried_again_and_ends_with_the_proof(fleet: Fleet) -> None:

@@ -119,7 +119,7 @@ def steps_of(tier: SlaTier) -> list[Step]:
     """The latest versions first, each beside the one before it."""
     rows = list(TierVersion.objects.filter(tier=tier).order_by("-version")[: SHOWN + 1])
     out = []
-    for row, before in zip(rows, [*rows[1:], None], strict=True):
+    for row, before in zip(rows, [*rows[1:], None], strict=False):
         terms = before.terms if before else {}
         changes = [
             (name, terms[name], value)
