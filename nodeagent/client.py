@@ -11,6 +11,7 @@ import httpx
 from nodeagent.clock import Clock
 from nodeagent.identity import AgentHome, Identity
 from nodeagent.protocol import (
+    AGENT_VERSION,
     API_PREFIX,
     HEADER_AGENT_VERSION,
     HEADER_CREDENTIAL,
@@ -30,13 +31,13 @@ from nodeagent.protocol import (
     Problem,
     RenewAnswer,
     RenewRequest,
+    TelemetryReport,
     WireError,
     load_json,
     request_signing_bytes,
 )
 from nodeagent.signing import sign
 
-AGENT_VERSION = "0.1.0"
 _CORRECTIONS = 3
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -120,6 +121,10 @@ class ControlPlane:
     async def observed(self, report: ObservedReport) -> None:
         """Send what is on the host. Raises Unreachable or Refused."""
         await self._signed("PUT", f"{API_PREFIX}/nodes/self/observed", report)
+
+    async def telemetry(self, report: TelemetryReport) -> None:
+        """Send what was measured. Raises Unreachable or Refused."""
+        await self._signed("POST", f"{API_PREFIX}/nodes/self/telemetry", report)
 
     async def _signed(self, method: str, path: str, message: Message) -> httpx.Response:
         """Sign and send; a rejected sequence or clock is corrected from the answer and tried again.

@@ -32,6 +32,7 @@ from nodeagent.protocol import (
     SignedTask,
 )
 from nodeagent.reporting import Reporter
+from nodeagent.telemetry.sending import Feed, TelemetrySender
 from nodeagent.verify import (
     Facts,
     TaskRefused,
@@ -84,6 +85,7 @@ class Agent:
         *,
         pace: Pace | None = None,
         chance: random.Random | None = None,
+        telemetry: Feed | None = None,
     ) -> None:
         self.home = home
         self.backend = backend
@@ -98,6 +100,7 @@ class Agent:
         self._delivering: set[str] = set()
         self.membership = Membership(home, backend, control)
         self.reporter = Reporter(home, backend, control, clock, self.pace.report_every_s)
+        self._telemetry = TelemetrySender(telemetry, control, clock) if telemetry else None
         self.journal = self._read_journal()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -122,6 +125,8 @@ class Agent:
             answer = await self._lease()
             for task in answer.tasks:
                 await self._take(task, identity)
+            if self._telemetry is not None:
+                await self._telemetry.send_if_due(self.backend.boot_id())
         except Unreachable as error:
             return self._backoff(f"unreachable: {error}")
         except Refused as refusal:

@@ -9,6 +9,7 @@ from nodeagent.protocol.errors import (
     WireError,
 )
 from nodeagent.protocol.kinds import (
+    AGENT_VERSION,
     API_PREFIX,
     CLOCK_WINDOW_S,
     HEADER_AGENT_VERSION,
@@ -81,6 +82,16 @@ from nodeagent.protocol.signed import (
     task_envelope,
     task_signing_bytes,
 )
+from nodeagent.protocol.telemetry import (
+    MAX_SERIES,
+    MAX_WINDOWS,
+    DeviceTelemetry,
+    GpuProcess,
+    Series,
+    TelemetryReport,
+    TelemetryWindow,
+    XidCount,
+)
 from nodeagent.protocol.text import (
     MAX_BODY_BYTES,
     MAX_DEPTH,
@@ -111,6 +122,7 @@ from nodeagent.protocol.topology import (
 )
 
 __all__ = [
+    "AGENT_VERSION",
     "API_PREFIX",
     "CLOCK_WINDOW_S",
     "CPUSET_PATTERN",
@@ -123,7 +135,9 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_INTEGER",
     "MAX_KEY_CHARS",
+    "MAX_SERIES",
     "MAX_VALUES",
+    "MAX_WINDOWS",
     "NOT_APPLICABLE",
     "PCI_PATTERN",
     "PROVISION_KINDS",
@@ -141,12 +155,14 @@ __all__ = [
     "Condition",
     "DeviceFact",
     "DeviceMode",
+    "DeviceTelemetry",
     "DiscoverParams",
     "EvidenceStep",
     "FailRequest",
     "FailureCode",
     "Finding",
     "Gpu",
+    "GpuProcess",
     "HeartbeatAnswer",
     "HeartbeatRequest",
     "JoinAnswer",
@@ -172,6 +188,7 @@ __all__ = [
     "ReleaseResult",
     "RenewAnswer",
     "RenewRequest",
+    "Series",
     "SignedTask",
     "SlotDevices",
     "SlotEvidence",
@@ -180,6 +197,8 @@ __all__ = [
     "TaskKind",
     "TaskParams",
     "TaskResult",
+    "TelemetryReport",
+    "TelemetryWindow",
     "TopologyReport",
     "TopologySource",
     "UuidSource",
@@ -188,6 +207,7 @@ __all__ = [
     "VmState",
     "VmSummary",
     "WireError",
+    "XidCount",
     "canonical_json",
     "check_bounds",
     "check_characters",

@@ -14,6 +14,7 @@ from nodeagent.identity import AgentHome
 from nodeagent.journal import Entry
 from nodeagent.simhost.backend import SimBackend
 from nodeagent.simhost.network import FaultyTransport
+from nodeagent.simhost.telemetry import SimTelemetry
 
 AGENT_FOLDER = "agent"
 TOKEN_FILE = "join-token"
@@ -48,4 +49,5 @@ def make_agent(
         transport=FaultyTransport(pool, backend.menu), timeout=30.0, trust_env=False
     )
     control = ControlPlane(http, server, home, clock)
-    return SimAgent(home, backend, control, clock, pace=pace, chance=chance)
+    telemetry = SimTelemetry(backend, clock)
+    return SimAgent(home, backend, control, clock, pace=pace, chance=chance, telemetry=telemetry)

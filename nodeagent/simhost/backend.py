@@ -28,7 +28,7 @@ from nodeagent.simhost.devices import OS_DISK, device_ids
 from nodeagent.simhost.faults import FaultMenu
 from nodeagent.simhost.hardware import read_config, read_hardware
 from nodeagent.simhost.observing import observe_host
-from nodeagent.simhost.state import SimVm, StateStore, address
+from nodeagent.simhost.state import SimHostState, SimVm, StateStore, address
 
 _SLICE_WORK = ("defining", "attaching", "starting", "booting")
 _BAREMETAL_WORK = ("defining", "imaging", "starting", "booting")
@@ -70,6 +70,11 @@ class SimBackend:
         if self._topology is None:
             self._topology = read_hardware(self.folder, self.config)
         return self._topology
+
+    def running(self) -> SimHostState:
+        """What is on its disk now."""
+        self.store.refresh()
+        return self.store.state
 
     def observe(self) -> Observation:
         """What is on the host's disk now."""
