@@ -107,11 +107,12 @@ SELECT * FROM (
  WHERE counted <> held
 """
 _AMOUNTS = f"""
-SELECT a.id AS allocation, r.amount_milli AS asked, sum(c.amount_milli)::bigint AS held
+SELECT a.id AS allocation, r.amount_milli / r.replicas AS asked, sum(c.amount_milli)::bigint AS held
   FROM placement_allocation a
   JOIN admission_admissionrequest r ON r.id = a.request_id
   JOIN placement_claim c ON c.allocation_id = a.id AND {HELD}
- GROUP BY a.id, r.amount_milli HAVING sum(c.amount_milli) <> r.amount_milli
+ GROUP BY a.id, r.amount_milli, r.replicas
+HAVING sum(c.amount_milli) * r.replicas <> r.amount_milli
 """
 
 

@@ -172,7 +172,13 @@ def _place(item: Item, ahead: Sequence[Item], intent: Callable[[Item], None] | N
         if isinstance(result, Unplaced):
             transaction.set_rollback(True)
         elif item.workload_id is not None:
-            intent_taken(item.workload_id, item.action, item.facts.replicas, item.actor)
+            intent_taken(
+                item.workload_id,
+                item.action,
+                item.facts.replicas,
+                item.actor,
+                spec=item.spec,
+            )
     return result
 
 

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 from uuid import UUID
 
 from admission.errors import WorkloadStateRefused
-from admission.models import Action, Workload
-from admission.states import WorkloadState
+from admission.models import Action, AdmissionRequest, Workload
+from admission.states import RequestState, WorkloadState
 from gpuaas.kernel import clock, events
 from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.errors import ConcurrentUpdate
+from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.transitions import advance
+from placement.models import Allocation
+from placement.states import AllocationState
+
+STANDING: Final = (AllocationState.PLACED, AllocationState.PROVISIONING, AllocationState.ACTIVE)
+
+
+def waiting_locked(workload_id: UUID) -> None:
+    """Lock what waits for a workload, each run before its request, as whoever ends one does.
+
+    To be called before the workload itself is locked: the cycle has a request in hand first.
+    """
+    mine = AdmissionRequest.objects.filter(workload_id=workload_id, state=RequestState.QUEUED)
+    ids = [run_id for run_id in mine.values_list("run_id", flat=True) if run_id is not None]
+    runs = WorkflowRun.objects.filter(pk__in=ids)
+    list(runs.order_by("pk").select_for_update(no_key=True))
+    list(mine.order_by("pk").select_for_update(no_key=True))
 
 
 def intent_locked(workload_id: UUID) -> Workload:
@@ -37,10 +56,14 @@ def intent_change(row: Workload, changes: dict[str, Any], actor: Actor) -> Workl
     return row
 
 
-def intent_taken(workload_id: UUID, action: str, replicas: int, actor: Actor) -> None:
+def intent_taken(
+    workload_id: UUID, action: str, replicas: int, actor: Actor, *, spec: Mapping[str, Any]
+) -> None:
     """What was admitted for a workload is its intent from now on; ``replicas`` were placed.
 
-    Raises WorkloadStateRefused when it stops or has ended meanwhile: nothing is added to it.
+    ``spec`` is the request's own. Raises WorkloadStateRefused when the workload stops or has
+    ended meanwhile: nothing is added to it; ConcurrentUpdate when it is another than the one
+    that was to be moved.
     """
     row = intent_locked(workload_id)
     if row.state == WorkloadState.SUBMITTED:
@@ -49,6 +72,12 @@ def intent_taken(workload_id: UUID, action: str, replicas: int, actor: Actor) ->
         raise WorkloadStateRefused(f"The workload is {row.state}.", state=row.state)
     elif action == Action.SCALE:
         intent_change(row, {"replicas": row.replicas + replicas}, actor)
+    elif action == Action.PLACEMENT:
+        old, now = set(spec["moves"]), set(standing_of(row))
+        if row.generation != spec["generation"] or not old <= now or len(now - old) != replicas:
+            raise ConcurrentUpdate("The workload was changed meanwhile.")
+        places = {name: spec.get(name, []) for name in ("zones", "datasets")}
+        intent_change(row, {"spec": {**row.spec, **places}}, actor)
 
 
 def intent_dropped(workload_id: UUID | None, outcome: str, code: str, actor: Actor) -> None:
@@ -59,3 +88,34 @@ def intent_dropped(workload_id: UUID | None, outcome: str, code: str, actor: Act
     if row.state == WorkloadState.SUBMITTED:
         changes = {"outcome": outcome, "code": code, "ended_at": clock.db_now()}
         advance(row, "end", actor=actor, reason=code, changes=changes)
+
+
+def standing_of(row: Workload) -> list[str]:
+    """The ids of the workload's allocations that stand, in order."""
+    rows = Allocation.objects.filter(workload=row, state__in=STANDING)
+    return [str(pk) for pk in rows.order_by("pk").values_list("pk", flat=True)]
+
+
+def move_of(row: Workload) -> tuple[int, dict[str, Any]]:
+    """How many new allocations moving it takes now, and which old ones they replace.
+
+    Fewer than stand while an earlier move is under way: it has both places then.
+    """
+    old = standing_of(row)
+    return min(row.replicas, len(old)), {"moves": old, "generation": row.generation}
+
+
+def move_renewed(request: AdmissionRequest) -> bool:
+    """Bring a waiting move to what its workload is now; False: nothing of it stands any more.
+
+    The request is locked. What it asks for grows and shrinks with the workload.
+    """
+    workload = Workload.objects.get(pk=request.workload_id)
+    replicas, moves = move_of(workload)
+    if not replicas:
+        return False
+    if (request.replicas, request.spec) != (replicas, {**request.spec, **moves}):
+        request.amount_milli = request.amount_milli // request.replicas * replicas
+        request.replicas, request.spec = replicas, {**request.spec, **moves}
+        request.save(update_fields=["amount_milli", "replicas", "spec"])
+    return True

@@ -14,7 +14,8 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from admission.domain.decide import Quota
-from admission.models import AdmissionRequest
+from admission.errors import WorkloadStateRefused
+from admission.models import Action, AdmissionRequest
 from admission.states import RequestState
 from gpuaas.kernel import clock, notify, workflow
 from gpuaas.kernel.actor import Actor
@@ -32,7 +33,12 @@ from placement.services.engine import (
     place_group,
     place_many,
 )
-from placement.services.intents import intent_dropped, intent_taken
+from placement.services.intents import (
+    intent_dropped,
+    intent_locked,
+    intent_taken,
+    move_renewed,
+)
 from placement.snapshots import Ask, Look, look_many
 
 log = logging.getLogger(__name__)
@@ -135,16 +141,22 @@ def _ask(row: AdmissionRequest) -> Ask:
         replicas=row.replicas,
         workload_id=row.workload_id,
         subject_id=row.subject_id,
+        more={"kind": row.spec.get("kind", "lease")},
     )
 
 
-def _decided(rows: Sequence[AdmissionRequest]) -> list[Head]:
+def _decided(rows: Sequence[AdmissionRequest], *, locked: bool = False) -> list[Head]:
     """Authority is checked again, each request seeing what those before it take."""
+    moves = [row for row in rows if locked and row.action == Action.PLACEMENT]
+    gone = {row.pk for row in moves if not move_renewed(row)}
     asks = [_ask(row) for row in rows]
     taken: dict[tuple[UUID, UUID], int] = {}
     heads = []
     for row, ask, met in zip(rows, asks, look_many(asks), strict=True):
         head = _head(row, ask, met, taken)
+        if row.pk in gone:
+            refused = WorkloadStateRefused("Nothing of the workload stands any more.")
+            head = replace(head, refused=refused, waits=False)
         if head.item is not None and head.ready:
             key = (head.item.authority.tenant_id, head.item.authority.class_id)
             taken[key] = taken.get(key, 0) + head.item.facts.amount_milli
@@ -250,7 +262,7 @@ def _round(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> Ro
         rows = rows[:kept]
     if not rows:
         return Round(0, False, None)
-    heads = _decided(rows)
+    heads = _decided(rows, locked=True)
     ready = [head.item for head in heads if head.item is not None and head.ready]
     place = _placed_group if several == 0 else _placed_singles
     results = place(ready, keepers)
@@ -278,9 +290,17 @@ def _placed_group(ready: Sequence[Item], keepers: Sequence[Item]) -> list[Result
     for item in ready:
         try:
             with transaction.atomic():
+                if item.workload_id is not None:
+                    intent_locked(item.workload_id)  # before the nodes, as whoever changes it does
                 result = place_group(requests.group_of(item), ahead=keepers)
                 if isinstance(result, Placed) and item.workload_id is not None:
-                    intent_taken(item.workload_id, item.action, item.facts.replicas, item.actor)
+                    intent_taken(
+                        item.workload_id,
+                        item.action,
+                        item.facts.replicas,
+                        item.actor,
+                        spec=item.spec,
+                    )
         except ProductError as error:
             result = Unplaced(error)
         out.append(result)

@@ -117,6 +117,7 @@ def item_of(
         image_known=met.image_known,
         keys_unknown=tuple(str(key) for key in order.ssh_key_ids if key not in met.keys),
         action=ask.action,
+        kind=ask.more.get("kind", "lease"),
         tenant=who.tenant_slug,
         family=who.family,
         pool=who.pool,

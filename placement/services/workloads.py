@@ -32,7 +32,13 @@ from placement.services.allocations import (
 )
 from placement.services.bundle import Item
 from placement.services.engine import room_for
-from placement.services.intents import intent_change, intent_locked
+from placement.services.intents import (
+    STANDING,
+    intent_change,
+    intent_locked,
+    move_of,
+    waiting_locked,
+)
 from placement.services.memory import memory_of, whole_number
 from placement.snapshots import Ask, look
 from placement.states import AllocationState
@@ -41,7 +47,6 @@ from tenants.services.tenancy import checked_name
 KINDS: Final = {"job": Action.JOB, "service": Action.SERVICE, "model": Action.MODEL}
 MOST_REPLICAS: Final = 1024
 MOST_BATCH: Final = 1_000_000
-STANDING: Final = (AllocationState.PLACED, AllocationState.PROVISIONING, AllocationState.ACTIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +210,7 @@ def workload_scale(
         replicas=more,
         workload_id=row.pk,
         subject_id=row.pk,
-        more={"replicas_to": replicas, "partial": partial},
+        more={"kind": row.kind, "replicas_to": replicas, "partial": partial},
     )
     if partial and more > 1:
         with platform_scope():
@@ -275,7 +280,7 @@ def _decide(
         subject_id=row.pk,
         headroom=fits,
         sharing=sharing,
-        more=more,
+        more={"kind": row.kind, **more},
     )
     with platform_scope():
         item = requests.item_of(ask, look(ask), actor=actor, takes_capacity=False)
@@ -283,6 +288,7 @@ def _decide(
         if refused is None:
             with transaction.atomic():
                 requests.admitted(item)
+                waiting_locked(row.pk)
                 change(intent_locked(row.pk))
             return Ticket(item.request_id, item.decision_id, None, None, row.pk)
         refused = requests.deny(item, refused, at_capacity=False)
@@ -360,29 +366,38 @@ def workload_placement(
     actor: Actor,
     zones: tuple[str, ...] = (),
     datasets: tuple[str, ...] = (),
+    wait: bool = False,
 ) -> Ticket:
     """Move a workload: all new places are claimed before the old ones are released.
 
     While both stand both are charged, so the envelope has to allow it. Refused, nothing moves.
+    With ``wait`` a move that cannot be made now holds nothing and is made when it can be; a
+    newer one replaces it. It moves what stands then, however many that are.
     """
     row = _workload(workload_id)
-    old = _standing(row)
+    replicas, moves = move_of(row)
+    if not replicas:
+        raise WorkloadStateRefused("Nothing of the workload stands.", state=row.state)
     ask = Ask(
         row.tenant_id,
         row.project_id,
-        _order_of(row, zones=zones, datasets=datasets, name=f"{row.name}-m{row.generation}"),
+        _order_of(
+            row,
+            zones=zones,
+            datasets=datasets,
+            wait=wait,
+            name=f"{row.name}-m{row.generation}",
+        ),
         action=Action.PLACEMENT,
-        # Fewer than stand while an earlier move is under way: it has both places.
-        replicas=max(1, min(row.replicas, len(old))),
+        replicas=replicas,
         workload_id=row.pk,
         subject_id=row.pk,
-        more={"moves": [str(allocation.pk) for allocation in old]},
+        more={"kind": row.kind, **moves},
     )
 
     def intent(item: Item) -> None:
-        fresh = _unchanged(row)
-        spec = {**fresh.spec, "zones": list(zones), "datasets": list(datasets)}
-        intent_change(fresh, {"spec": spec}, actor)
+        _withdraw(row, actor, action=Action.PLACEMENT)
+        _unchanged(row)
 
     return ask_place(ask, actor=actor, intent=intent)
 
@@ -424,11 +439,11 @@ def workload_stop(*, workload_id: UUID, reason: str, actor: Actor) -> Workload:
         if row.state in (WorkloadState.STOPPING, WorkloadState.ENDED):
             return row
         with platform_scope():
-            _withdraw(row, actor)
+            waiting_locked(row.pk)
             row = intent_locked(row.pk)
             if row.state == WorkloadState.ENDED:
                 return row
-            _withdraw(row, actor)  # What came before the lock was had.
+            _withdraw(row, actor)
             row = advance(row, "stop", actor=actor, reason=reason)
             _release(_standing(row), reason or "stopped", actor)
             return workload_settle(workload_id=row.pk, actor=actor)

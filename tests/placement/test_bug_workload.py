@@ -91,7 +91,7 @@ def test_nothing_is_added_to_a_workload_that_stops_meanwhile() -> None:
     with tenant_scope(acme.tenant.pk):
         workload_stop(workload_id=row.pk, reason="enough", actor=acme.actor)
     with pytest.raises(WorkloadStateRefused), transaction.atomic():
-        intent_taken(row.pk, Action.SCALE, 1, acme.actor)
+        intent_taken(row.pk, Action.SCALE, 1, acme.actor, spec={})
     assert intent_locked_state(row) == "stopping"
 
 

@@ -169,7 +169,7 @@ OPTIONAL: dict[str, set[str]] = {
         "zones",
     },
     "workload-scale": {"partial"},
-    "workload-placement": {"datasets"},
+    "workload-placement": {"datasets", "wait"},
     "workload-stop": {"reason"},
     "cohort-list": {"parent", "title"},
     "policy-list": {"unblock"},

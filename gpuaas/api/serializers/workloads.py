@@ -95,6 +95,7 @@ class PlacementIn(Input):
 
     zones = _names()
     datasets = _names()
+    wait = Flag(default=False, help_text="Wait until there is room; it holds nothing meanwhile.")
 
 
 class PriorityIn(Input):
