@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 
 from nodeagent.backend import Backend
-from nodeagent.client import AGENT_VERSION, ControlPlane, Refused
+from nodeagent.client import ControlPlane, Refused
 from nodeagent.identity import AgentHome, Identity
-from nodeagent.protocol import JoinRequest, RenewRequest
+from nodeagent.protocol import AGENT_VERSION, JoinRequest, RenewRequest
 from nodeagent.signing import public_text
 
 log = logging.getLogger("nodeagent")

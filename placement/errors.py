@@ -92,6 +92,15 @@ class ReplayedMessage(ProductError):
     retryable = True
 
 
+class AgentVersionRefused(ProductError):
+    """The agent is more than one minor version away from the control plane."""
+
+    code = "agent_version_refused"
+    status = 426
+    title = "This version of the agent gets no work"
+    unblock = "Install an agent of the control plane's version, or of one minor version beside it."
+
+
 class LeaseLost(ProductError):
     """The task's lease has moved on; the result was kept as an observation only."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -22,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from django.conf import settings
 
 from nodeagent.protocol import (
+    AGENT_VERSION,
     CLOCK_WINDOW_S,
     MAX_BODY_BYTES,
     NOT_APPLICABLE,
@@ -48,6 +50,7 @@ from nodeagent.protocol import (
     TaskKind,
     TopologyReport,
     WireError,
+    evidence_signing_bytes,
     load_json,
     parse_params,
     parse_result,
@@ -58,6 +61,7 @@ from nodeagent.protocol import (
 from placement.models import Node, NodeTask
 
 __all__ = [
+    "AGENT_VERSION",
     "CLOCK_WINDOW_S",
     "MAX_BODY_BYTES",
     "NOT_APPLICABLE",
@@ -82,6 +86,7 @@ __all__ = [
     "TopologyReport",
     "WireError",
     "control_public_key",
+    "evidence_signer",
     "load_json",
     "parse_result",
     "sealed",
@@ -115,12 +120,32 @@ def signature_holds(
     body: bytes,
 ) -> bool:
     """Whether the request was signed by the holder of the key."""
+    return _holds(
+        public_key, signature, request_signing_bytes(method, path, sequence, timestamp, body)
+    )
+
+
+def evidence_signer(
+    task: NodeTask, message: CompleteRequest | FailRequest, public_keys: Iterable[str]
+) -> str:
+    """The node's key by which the evidence of a cleanup was signed; empty when by none of them."""
+    if message.evidence_signature is None:
+        return ""
+    signed = evidence_signing_bytes(
+        node_id=str(task.node_id),
+        task_id=str(task.pk),
+        lease_epoch=message.lease_epoch,
+        boot_id=message.boot_id,
+        evidence=message.evidence,
+    )
+    holds = (key for key in public_keys if _holds(key, message.evidence_signature, signed))
+    return next(holds, "")
+
+
+def _holds(public_key: str, signature: str, signed: bytes) -> bool:
     try:
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key, validate=True))
-        key.verify(
-            base64.b64decode(signature, validate=True),
-            request_signing_bytes(method, path, sequence, timestamp, body),
-        )
+        key.verify(base64.b64decode(signature, validate=True), signed)
     except (InvalidSignature, ValueError):
         return False
     return True

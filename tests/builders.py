@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from uuid import UUID
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.db.models.functions import Now
 
-from gpuaas.kernel import workflow
+from gpuaas.kernel import clock, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.transitions import advance
@@ -24,10 +26,20 @@ from nodeagent.protocol import (
     TopologyReport,
     TopologySource,
     UuidSource,
+    evidence_signing_bytes,
 )
 from nodeagent.protocol.messages import CompleteRequest, FailRequest
+from nodeagent.signing import public_text, sign
 from placement.domain.order import AllocationOrder
-from placement.models import Allocation, Image, Node, NodeFamily, NodeTask, Pool
+from placement.models import (
+    Allocation,
+    Image,
+    Node,
+    NodeCredential,
+    NodeFamily,
+    NodeTask,
+    Pool,
+)
 from placement.node_tasks import REQUIRED_CLEANUP_STEPS, TaskKind
 from placement.services import allocations, nodes, observed, slots, tasks
 from placement.states import TaskState
@@ -36,6 +48,7 @@ from tenants.services import catalogue, tenancy
 
 OPERATOR = Actor(kind="user", id="operator", name="operator@example.test", operator=True)
 BOOT = "boot-00000001"
+HOST_KEY = Ed25519PrivateKey.generate()
 CLASS = "h100-slot"
 
 
@@ -264,9 +277,29 @@ class Host:
             node=self.fresh(),
             task_id=task.pk,
             message=CompleteRequest(
-                lease_epoch=task.lease_epoch, boot_id=self.boot, result=result, evidence=evidence
+                lease_epoch=task.lease_epoch,
+                boot_id=self.boot,
+                result=result,
+                evidence=evidence,
+                evidence_signature=self.signature(task, evidence),
             ),
         )
+
+    def signature(self, task: NodeTask, evidence: tuple[SlotEvidence, ...]) -> str:
+        """The host's word for its evidence, by the key of its credential."""
+        NodeCredential.objects.get_or_create(
+            node_id=self.node.pk,
+            public_key=public_text(HOST_KEY),
+            defaults={"expires_at": clock.db_now() + timedelta(days=1)},
+        )
+        signed = evidence_signing_bytes(
+            node_id=str(self.node.pk),
+            task_id=str(task.pk),
+            lease_epoch=task.lease_epoch,
+            boot_id=self.boot,
+            evidence=evidence,
+        )
+        return sign(HOST_KEY, signed)
 
     def fail(self, task: NodeTask, *, retryable: bool = False) -> None:
         """Hand in a failure."""

@@ -118,7 +118,7 @@ class HostBackend:
         return observation(seen, sight, report, self._cleaning, self._config)
 
     def _sight(self, report: TopologyReport) -> DeviceSight:
-        """Which devices are there; looked at every few seconds, since asking a driver takes time."""
+        """Which devices are there; looked at every few seconds, since a driver takes its time."""
         now = self._clock.now()
         if self._seen is None or not 0 <= now - self._seen_at < _LOOK_EVERY_S:
             self._seen, self._seen_at = self._wiring.look(report), now

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+SIGNATURE = "signature"
+"""What is missing of evidence that its node did not sign, named like a step."""
+
 
 @dataclass(frozen=True, slots=True)
 class Missing:

@@ -191,6 +191,8 @@ class CleanupProof(Base):
     steps = models.JSONField()
     complete = models.BooleanField()
     missing = models.JSONField(default=list)
+    signature = models.CharField(max_length=88, blank=True, db_default="")
+    signed_by = models.CharField(max_length=44, blank=True, db_default="")
 
     class Meta:
         constraints: ClassVar = [

@@ -12,7 +12,9 @@ from django.db import transaction
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
+from placement.domain.versions import version_problem
 from placement.errors import (
+    AgentVersionRefused,
     ClockSkew,
     CredentialInvalid,
     JoinTokenInvalid,
@@ -21,6 +23,7 @@ from placement.errors import (
 )
 from placement.models import JoinToken, Node, NodeCredential, NodeTask
 from placement.node_tasks import (
+    AGENT_VERSION,
     CLOCK_WINDOW_S,
     JoinAnswer,
     JoinRequest,
@@ -80,12 +83,25 @@ def join_token_create(
     return token, text
 
 
+def version_check(version: str) -> None:
+    """Refuse an agent that is too far from us. It may still report and hand in results."""
+    problem = version_problem(version, AGENT_VERSION)
+    if problem is not None:
+        raise AgentVersionRefused(
+            f"The agent's version is {problem.replace('_', ' ')}: ours is {AGENT_VERSION}.",
+            agent=version[:64],
+            ours=AGENT_VERSION,
+            problem=problem,
+        )
+
+
 def node_join(*, message: JoinRequest) -> JoinAnswer:
     """Exchange an invitation for a credential bound to the host's key.
 
     The same invitation with the same key gets the same answer, since the first may have
     been lost; with another key it is refused and recorded.
     """
+    version_check(message.agent_version)
     answer = _join(message)
     if isinstance(answer, JoinTokenInvalid):
         raise answer

@@ -13,9 +13,17 @@ from django.db.models import Q
 from gpuaas.kernel import clock, errors, events, workflow
 from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.transitions import advance
-from placement.domain.proof import missing_steps
+from placement.domain.proof import SIGNATURE, missing_steps
 from placement.errors import LeaseLost, WireRefused
-from placement.models import Allocation, Claim, CleanupProof, Node, NodeTask, TaskObservation
+from placement.models import (
+    Allocation,
+    Claim,
+    CleanupProof,
+    Node,
+    NodeCredential,
+    NodeTask,
+    TaskObservation,
+)
 from placement.node_tasks import (
     REQUIRED_CLEANUP_STEPS,
     STEPS_THAT_MAY_NOT_APPLY,
@@ -25,10 +33,10 @@ from placement.node_tasks import (
     HeartbeatRequest,
     LeaseAnswer,
     LeaseRequest,
-    SlotEvidence,
     TaskKind,
     TopologyReport,
     WireError,
+    evidence_signer,
     parse_result,
     sealed,
 )
@@ -233,7 +241,7 @@ def _complete(node: Node, task_id: UUID, message: CompleteRequest) -> LeaseLost 
     if isinstance(result, TopologyReport):
         _discovered(node, result, actor)
     elif kind in REQUIRED_CLEANUP_STEPS:
-        _proofs(task, message.evidence)
+        _proofs(task, message)
     evidence = [entry.to_json() for entry in message.evidence]
     task = advance(
         task,
@@ -283,7 +291,7 @@ def _fail(node: Node, task_id: UUID, message: FailRequest) -> LeaseLost | None:
         )
     else:
         if TaskKind(task.kind) in REQUIRED_CLEANUP_STEPS:
-            _proofs(task, message.evidence)
+            _proofs(task, message)
         advance(
             task,
             "fail",
@@ -302,12 +310,15 @@ def _fail(node: Node, task_id: UUID, message: FailRequest) -> LeaseLost | None:
     return None
 
 
-def _proofs(task: NodeTask, evidence: tuple[SlotEvidence, ...]) -> None:
+def _proofs(task: NodeTask, message: CompleteRequest | FailRequest) -> None:
     """Judge the evidence for each claim, and keep it: complete or with what is missing.
 
-    Bound to the claim, its slot, this attempt, and the boot the lease was given to.
+    Bound to the claim, its slot, this attempt, and the boot the lease was given to; signed by
+    the node, whose word it is.
     """
-    by_slot = {entry.slot_index: entry for entry in evidence}
+    by_slot = {entry.slot_index: entry for entry in message.evidence}
+    keys = NodeCredential.objects.filter(node_id=task.node_id, revoked_at__isnull=True)
+    signer = evidence_signer(task, message, set(keys.values_list("public_key", flat=True)))
     required = [step.value for step in REQUIRED_CLEANUP_STEPS[TaskKind(task.kind)]]
     given = {
         slot["slot_index"]: slot
@@ -319,6 +330,11 @@ def _proofs(task: NodeTask, evidence: tuple[SlotEvidence, ...]) -> None:
     for claim in claims:
         indices = sorted(given) if claim.slot_index < 0 else [claim.slot_index]
         steps, missing = [], []
+        if by_slot and not signer:
+            detail = "the node did not sign this evidence"
+            missing.append(
+                {"slot_index": indices[0], "step": SIGNATURE, "why": "not_signed", "detail": detail}
+            )
         for index in indices:
             entry = by_slot.get(index)
             found = [step.to_json() for step in entry.steps] if entry else []
@@ -348,6 +364,8 @@ def _proofs(task: NodeTask, evidence: tuple[SlotEvidence, ...]) -> None:
             steps=steps,
             complete=not missing,
             missing=missing,
+            signature=message.evidence_signature or "",
+            signed_by=signer,
         )
 
 

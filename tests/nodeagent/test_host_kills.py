@@ -1,7 +1,7 @@
 """Is a kill of a real host's agent survived before and after each step, in both tasks and shapes?
 
-There is one machine or none, a proof or none, and nothing that is left is out of sight. A few of the
-kills are made here; `make campaign-agent` makes two hundred, with QEMU where it is installed.
+There is one machine or none, a proof or none, and nothing that is left is out of sight. A few of
+the kills are made here; `make campaign-agent` makes two hundred, with QEMU where it is installed.
 """
 
 from __future__ import annotations

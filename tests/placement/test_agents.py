@@ -35,7 +35,7 @@ class Speaker:
                 public_key=self.public,
                 boot_id="boot-00000001",
                 hostname="h1",
-                agent_version="1.0",
+                agent_version="0.1.0",
                 facts={},
             )
         )

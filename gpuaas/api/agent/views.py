@@ -53,7 +53,8 @@ class TaskLease(AgentView):
     schema = None
 
     def post(self, request: Request) -> Response:
-        """Lease what is due."""
+        """Lease what is due, to an agent of a version near ours."""
+        agents.version_check(request.headers.get("Agent-Version", ""))
         message = message_of(request, LeaseRequest)
         return answered(tasks.tasks_lease(node=self.node, message=message))
 

@@ -1,0 +1,32 @@
+"""May an agent of this version work for this control plane?
+
+The two are released together and may differ by one minor version in either direction, so that a
+fleet is upgraded host by host, before or after its control plane.
+"""
+
+from __future__ import annotations
+
+import re
+
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(\.\d{1,6})?([.+-][A-Za-z0-9.+-]{1,40})?")
+MOST_MINORS_APART = 1
+
+
+def version_problem(agent: str, ours: str) -> str | None:
+    """Why they may not work together: unreadable, too_old or too_new; None when they may.
+
+    Raises ValueError when our own version cannot be read.
+    """
+    own = _VERSION.fullmatch(ours)
+    if own is None:
+        raise ValueError(f"{ours!r} is not a version")
+    theirs = _VERSION.fullmatch(agent)
+    if theirs is None:
+        return "unreadable"
+    major, minor = int(theirs[1]), int(theirs[2])
+    if major != int(own[1]):
+        return "too_old" if major < int(own[1]) else "too_new"
+    apart = minor - int(own[2])
+    if abs(apart) <= MOST_MINORS_APART:
+        return None
+    return "too_old" if apart < 0 else "too_new"
