@@ -224,7 +224,7 @@ def policy_try_out(*, rule_id: UUID, actor: Actor, last: int = LOOK_BACK) -> Pol
 
 
 def _told(report: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in report.items() if name != "examples"}
+    return {name: value for name, value in report.items() if name not in ("examples", "outcomes")}
 
 
 @transaction.atomic

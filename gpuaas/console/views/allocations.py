@@ -15,7 +15,7 @@ from gpuaas.console.pages import ConsolePage, in_words
 from gpuaas.kernel import errors
 from gpuaas.ui.four import sides_of
 from gpuaas.ui.frame import Crumb
-from gpuaas.ui.paging import part_of
+from gpuaas.ui.paging import cursor_at, part_of, position_of
 from placement.models import Allocation, CleanupProof
 from placement.selectors import (
     allocation_explain,
@@ -87,13 +87,17 @@ class AllocationPage(OneAllocation):
         open_ask = override is not None and override.approved_at is None
         asked_by = override.asked_by.get("name", "somebody") if override and open_ask else ""
         proofs = CleanupProof.objects.filter(claim__allocation=row).select_related("slot", "claim")
-        timeline = allocation_timeline(row.pk, operator=True)
+        cursor = request.GET.get("cursor", "")
+        timeline = allocation_timeline(
+            row.pk, operator=True, after=position_of(cursor) if cursor else None
+        )
         return self.page(
             "console/allocation.html",
             allocation=row,
             phase=allocation_phase(row),
             four=sides_of(allocation_states(row), ages=row.state != AllocationState.RELEASED),
-            timeline=list(reversed(timeline)),
+            timeline=timeline.items,
+            cursor=cursor_at(timeline.after),
             decision=in_words(allocation_explain(row.pk, operator=True)),
             claims=list(row.claims.order_by("slot_index")),
             proofs=list(proofs.order_by("-attempt", "claim__slot_index")),

@@ -21,6 +21,7 @@ from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import errors
 from gpuaas.ui.amounts import Units
 from gpuaas.ui.frame import Crumb
+from gpuaas.ui.search import uuid_of
 from placement.models import Allocation, CleanupOverride, CleanupProof, Node
 from placement.selectors import deliverable_milli
 from placement.services import cleanup, overrides
@@ -79,15 +80,17 @@ class Override:
     """
 
     asked: CleanupOverride
+    allocation: Allocation | None
     slots: list[int]
     missing: list[str]
     mine: bool
     acts: list[Act]
 
-    @property
-    def allocation(self) -> Allocation | None:
-        """What left it blocked, where a claim says so."""
-        return self.asked.claim.allocation if self.asked.claim else None
+    def add(self, slot: int, missing: list[str]) -> None:
+        """Another slot that the same answer is about."""
+        if slot not in self.slots:
+            self.slots.append(slot)
+        self.missing.extend(words for words in missing if words not in self.missing)
 
     @property
     def node(self) -> Node:
@@ -164,15 +167,14 @@ class Inbox(ConsolePage):
             key, missing = _whole(asked), _missing(asked)
             slot = _slot_of(asked)
             if key in found:
-                found[key].slots.append(slot)
-                found[key].missing.extend(missing)
+                found[key].add(slot, missing)
                 continue
             offer = override_offer(str(asked.asked_by.get("name") or "somebody"), rule)
             acts = [_act(replace(offer, name=f"approve-{key[0]}"), key[1], sent)]
-            if key[0] == "override":
+            if key[0] == "override" and asked.claim is not None:
                 acts.append(_act(RETRY, key[1], sent))
             mine = asked.asked_by.get("person", "") == me and not alone
-            found[key] = Override(asked, [slot], missing, mine, acts)
+            found[key] = Override(asked, _left_by(asked), [slot], missing, mine, acts)
         return list(found.values())
 
     def deleting(self) -> QuerySet[Tenant]:
@@ -199,13 +201,25 @@ def overrides_asked() -> QuerySet[CleanupOverride]:
 
 def _whole(asked: CleanupOverride) -> tuple[str, UUID]:
     """What one answer would be about: all that an allocation left, or one slot."""
-    if asked.residue is not None:
-        return "slot-override", asked.residue.slot_id
-    assert asked.claim is not None
-    claims = asked.claim.allocation.claims.filter(state__in=LIVE)
-    if asked.claim.slot_id is not None and claims.filter(override=None).exists():
-        return "slot-override", asked.claim.slot_id
-    return "override", asked.claim.allocation_id
+    left_by = _left_by(asked)
+    part = asked.claim or asked.residue
+    assert part is not None
+    slot_id = part.slot_id
+    unasked = left_by and left_by.claims.filter(state__in=LIVE, override=None).exists()
+    if left_by is not None and (slot_id is None or not unasked):
+        return "override", left_by.pk
+    assert slot_id is not None
+    return "slot-override", slot_id
+
+
+def _left_by(asked: CleanupOverride) -> Allocation | None:
+    """The allocation that left it, where that is known."""
+    if asked.claim is not None:
+        return asked.claim.allocation
+    assert asked.residue is not None
+    pk = uuid_of(asked.residue.left_by)
+    rows = Allocation.objects.select_related("tenant").filter(node=asked.residue.node)
+    return rows.filter(pk=pk).first() if pk else None
 
 
 def _slot_of(asked: CleanupOverride) -> int:

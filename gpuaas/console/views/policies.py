@@ -181,9 +181,9 @@ def outcomes_of(report: dict[str, Any] | None) -> list[tuple[Mark, int, int, int
     """(end, how many before, how many after, the difference) of a dry-run, if it counted them."""
     counted = (report or {}).get("outcomes", {})
     return [
-        (MARKS[name], was, would, would - was)
-        for name, (was, would) in counted.items()
-        if name in MARKS
+        (mark, *counted[name], counted[name][1] - counted[name][0])
+        for name, mark in MARKS.items()
+        if name in counted
     ]
 
 
