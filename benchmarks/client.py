@@ -30,13 +30,12 @@ from benchmarks import names  # noqa: E402
 from benchmarks.world import actor_of  # noqa: E402
 from gpuaas.kernel import workflow  # noqa: E402
 from gpuaas.kernel.errors import ProductError  # noqa: E402
-from placement.domain.fit import rank  # noqa: E402
 from placement.domain.order import AllocationOrder  # noqa: E402
 from placement.models import NodeFamily, Pool  # noqa: E402
 from placement.services import allocations, engine, requests  # noqa: E402
 from placement.services.bundle import Item, capacity_gate  # noqa: E402
 from placement.services.queue import BATCH, cycle_run  # noqa: E402
-from placement.snapshots import Ask, candidates, look_many  # noqa: E402
+from placement.snapshots import Ask, look_many  # noqa: E402
 from tenants.models import Sku, SlaTier  # noqa: E402
 
 BUYERS = names.read(Path(os.environ["GPUAAS_BENCH_BUYERS"]))
@@ -87,11 +86,7 @@ def claim_by_floor(ask: dict[str, Any]) -> Callable[[], str | None]:
     sku = Sku.objects.get(name=ask["sku"])
     [item] = _items(ask, 1)
     assert item.where is not None
-    options = rank(
-        candidates(item.where, item.want, limit=engine.CANDIDATES),
-        item.want,
-        limit=engine.ALTERNATIVES,
-    )
+    options = engine.options_for(item, item.where, limit=engine.ALTERNATIVES)
     fixed = (
         sku.pk,
         sku.resource_class_id,

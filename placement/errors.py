@@ -24,6 +24,15 @@ class NeverFits(ProductError):
     unblock = "Ask for a size within the largest that the offer shows."
 
 
+class PoolDedicated(ProductError):
+    """The pool is for named tenants, and this is none of them."""
+
+    code = "pool_dedicated"
+    status = 403
+    title = "The pool is for other tenants"
+    unblock = "Choose an SKU of another pool, or ask the operator to be let into this one."
+
+
 class NodeStateRefused(ProductError):
     """The node is not in a state in which this can be done."""
 
@@ -197,4 +206,75 @@ TASK_OVERDUE = reason(
     "task_overdue",
     "The host did not finish the task in time",
     "Look at the node; the task is tried again while attempts are left.",
+)
+
+# What removes a node from a request, in the account of a refusal; placement.domain.reasons asks.
+NODE_IN_SERVICE = reason(
+    "node_in_service",
+    "The node is in maintenance or quarantined",
+    "Wait until it is restored, or use other nodes.",
+)
+NODE_NOT_READY = reason(
+    "node_not_ready",
+    "The node has not been approved yet",
+    "Approve it after its discovery: gpuaas node approve NAME.",
+)
+DEVICE_HEALTH = reason(
+    "device_health",
+    "The node reports a condition that keeps new work away",
+    "Look at the node's conditions and repair what they name.",
+)
+INTENDED_USE = reason(
+    "intended_use",
+    "The node is meant for another shape",
+    "Choose an SKU of the other shape, or change what the node is meant for.",
+)
+SIZE_OF_NODE = reason(
+    "size_of_node", "The node has fewer slots than are asked for", "Ask for fewer slots."
+)
+LOCALITY = reason(
+    "locality",
+    "The node is not where the request has to run",
+    "Name other zones, or bring the data to more places.",
+)
+DRIVER_VERSION = reason(
+    "driver_version",
+    "The node's driver is not of a version that the terms allow, or unknown",
+    "Bring the driver to the version, or choose another SKU.",
+)
+RUNTIME_VERSION = reason(
+    "runtime_version",
+    "The node's runtime is older than the terms allow, or unknown",
+    "Bring the runtime to the version, or choose another SKU.",
+)
+TENANT_AFFINITY = reason(
+    "tenant_affinity",
+    "What the tenant holds there already rules the node out",
+    "Release what is in the way, or choose an SKU whose terms do not bind to it.",
+)
+FREE_SLOTS = reason(
+    "free_slots", "The node has too few free slots now", "Ask for fewer, wait, or queue."
+)
+WHOLE_NODE_FREE = reason(
+    "whole_node_free", "Something on the node is taken", "Wait for a whole node, or queue."
+)
+EXCLUSIVE_NIC = reason(
+    "exclusive_nic",
+    "Too few of the free slots have a NIC of their own",
+    "Ask for fewer, or choose an SKU that shares NICs.",
+)
+WIRING_ISOLATION = reason(
+    "wiring_isolation",
+    "A switch, NVLink domain or NIC of the free slots is shared with another tenant",
+    "Ask for fewer slots, wait, or choose an SKU without wiring of its own.",
+)
+NODE_ISOLATION = reason(
+    "node_isolation",
+    "Another tenant is on the node",
+    "Wait for an empty node, or choose an SKU without a host of its own.",
+)
+OTHER_TENANTS_ISOLATION = reason(
+    "other_tenants_isolation",
+    "Another tenant was promised that nothing beside its slots is shared",
+    "Ask for fewer slots, wait, or queue.",
 )

@@ -3,11 +3,13 @@
 from gpuaas.kernel.audits import register
 from placement.audits.capacity import capacity, projections, quota
 from placement.audits.claims import claims, devices, proofs
+from placement.audits.wiring import wiring
 from placement.audits.work import runs, transitions
 
 register("placement.claims", claims)
 register("placement.devices", devices)
 register("placement.proofs", proofs)
+register("placement.wiring", wiring)
 register("placement.capacity", capacity)
 register("placement.quota", quota)
 register("placement.projections", projections)

@@ -1,8 +1,14 @@
 """Where does it fit, and which slots are the best?  Pure, over frozen node snapshots.
 
-Documented order, smaller first: NUMA nodes spanned, PCIe switches spanned, NVLink domains
-spanned, free slots left in the NUMA nodes that are touched (use what is already broken),
-free slots left on the node, the slots' own indices, the node's number.
+Documented order, smaller first. On one host, of the slots that are open to the request: NUMA
+nodes spanned, PCIe switches spanned, NVLink domains spanned, free slots left in the NUMA nodes
+that are touched (use what is already broken), the slots' own indices. Between hosts: the same
+three spans, the room that it costs usual requests (placement.domain.lookahead), free slots left
+in the NUMA nodes that are touched, free slots left on the host, the slots' indices, the host's
+number.
+
+Open are the free slots with a NIC of their own where that is asked for, less those that share
+wiring (or the host) with another tenant, where either side was promised that it would not.
 """
 
 from __future__ import annotations
@@ -11,17 +17,34 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import heappop, heappush
-from itertools import combinations
-from math import comb
 from operator import itemgetter
+from uuid import UUID
 
-MAX_ENUMERATED = 20_000
-"""Above this many slot sets a greedy choice by NUMA node is made instead."""
+from placement.domain.lookahead import Lookahead
+from placement.domain.spans import indices, listed, sets
+from placement.domain.terms import FREE, Alone, Own, Terms
+from placement.domain.wiring import beside, groups, numa_masks
+
+USUAL = Lookahead()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one tenant holds on a host, or (``afar``) anywhere in the domain that spans hosts."""
+
+    tenant: UUID | None
+    mask: int
+    alone: int
+    afar: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node's free capacity at one generation. ``layout`` is numa.switch.domain per slot."""
+    """A node's free capacity at one generation.
+
+    ``layout`` is numa.switch.domain.nic per slot. ``held`` is None where nobody asked who holds
+    what: such a place is closed to a request to which that matters.
+    """
 
     num: int
     generation: int
@@ -29,14 +52,17 @@ class Place:
     slot_count: int
     layout: str
     exclusive_mask: int = 0
+    held: tuple[Held, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A size: ``slots`` 0 is the whole node."""
+    """A size: ``slots`` 0 is the whole node; and for whom, where that matters."""
 
     slots: int
     exclusive_nic: bool = False
+    terms: Terms = FREE
+    tenant: UUID | None = None
 
     @property
     def whole(self) -> bool:
@@ -55,7 +81,14 @@ class Option:
 
     def explained(self) -> dict[str, object]:
         """The score in words, for the decision trace."""
-        names = ("numa_nodes", "switches", "nvlink_domains", "left_in_numa", "left_on_node")
+        names = (
+            "numa_nodes",
+            "switches",
+            "nvlink_domains",
+            "room_lost_milli",
+            "left_in_numa",
+            "left_on_node",
+        )
         return {
             "node_num": self.num,
             "slots": indices(self.mask),
@@ -63,50 +96,38 @@ class Option:
         }
 
 
-def indices(mask: int) -> list[int]:
-    """The slot indices of a mask, ascending."""
-    return [k for k in range(mask.bit_length()) if mask >> k & 1]
-
-
-@lru_cache(maxsize=4096)
-def groups(layout: str) -> tuple[tuple[str, str, str], ...]:
-    """(numa, switch, domain) of each slot; an unknown part is a group of its own slot."""
-    out: list[tuple[str, str, str]] = []
-    for index, part in enumerate(layout.split("|") if layout else []):
-        fields = [*part.split("."), "", "", ""][:3]
-        numa, switch, domain = (field or f"?{index}" for field in fields)
-        out.append((numa, f"{numa}/{switch}", domain))
-    return tuple(out)
-
-
-@lru_cache(maxsize=4096)
-def _sets(layout: str, size: int) -> tuple[tuple[tuple[int, int, int], int], ...]:
-    """Every slot set of a size with (NUMA nodes, switches, domains) spanned, best first."""
-    where = groups(layout)
-    out = []
-    for chosen in combinations(range(len(where)), size):
-        spread = tuple(len({where[k][part] for k in chosen}) for part in range(3))
-        out.append(((spread[0], spread[1], spread[2]), sum(1 << k for k in chosen)))
-    out.sort(key=lambda entry: (entry[0], indices(entry[1])))
-    return tuple(out)
-
-
-@lru_cache(maxsize=4096)
-def _numa_masks(layout: str) -> tuple[int, ...]:
-    masks: dict[str, int] = {}
-    for index, (numa, _, _) in enumerate(groups(layout)):
-        masks[numa] = masks.get(numa, 0) | 1 << index
-    return tuple(masks.values())
+def open_mask(place: Place, want: Want) -> int:
+    """The slots of a place that this request may have."""
+    free = place.free_mask
+    if want.exclusive_nic:
+        free &= place.exclusive_mask
+    terms = want.terms
+    if place.held is None:
+        return 0 if terms.about_tenants else free
+    if terms.own != Own.ANY:
+        mine = any(held.tenant == want.tenant and not held.afar for held in place.held)
+        if mine != (terms.own == Own.WITH):
+            return 0
+    for held in place.held:
+        if held.tenant is not None and held.tenant == want.tenant:
+            continue
+        alone = max(held.alone, terms.alone)
+        if alone == Alone.SHARES:
+            continue
+        if alone == Alone.NODE or held.afar:
+            return 0
+        free &= ~beside(place.layout, place.slot_count, held.mask)
+    return free
 
 
 def _left_in_numa(layout: str, free: int, mask: int) -> int:
-    return sum((numa & free & ~mask).bit_count() for numa in _numa_masks(layout) if numa & mask)
+    return sum((numa & free & ~mask).bit_count() for numa in numa_masks(layout) if numa & mask)
 
 
 def _greedy(layout: str, free: int, size: int) -> int:
     """Fill the fullest-fitting NUMA node first; for nodes too large to enumerate."""
     mask, need = 0, size
-    parts = [numa & free for numa in _numa_masks(layout)]
+    parts = [numa & free for numa in numa_masks(layout)]
     while need:
         parts = [part & ~mask for part in parts if part & ~mask]
         fitting = [part for part in parts if part.bit_count() >= need]
@@ -127,7 +148,7 @@ def _best_mask(
 ) -> tuple[tuple[int, int, int], int] | None:
     """The best slot set of one node with this layout and these free slots, of the usable ones."""
     best: tuple[tuple[int, ...], tuple[int, int, int], int] | None = None
-    for spread, mask in _sets(layout, size):
+    for spread, mask in sets(layout, size):
         if mask & ~usable:
             continue
         if best is not None and spread > best[1]:
@@ -140,16 +161,15 @@ def _best_mask(
 
 @lru_cache(maxsize=65536)
 def _best(
-    layout: str, free: int, count: int, exclusive: int, size: int, nic: bool
+    layout: str, free: int, count: int, usable: int, size: int, ahead: Lookahead
 ) -> tuple[tuple[int, ...], int] | None:
     """Score (without the node's number) and slot set on any node that looks like this."""
     full = (1 << count) - 1
     if size == 0:
-        return ((0, 0, 0, 0, 0), full) if count and free == full else None
-    usable = free & (exclusive if nic else full)
+        return ((0, 0, 0, 0, 0, 0), full) if count and usable == full else None
     if not 0 < size <= usable.bit_count():
         return None
-    if comb(count, size) > MAX_ENUMERATED:
+    if not listed(count, size):
         mask = _greedy(layout, usable, size)
         where = [groups(layout)[k] for k in indices(mask)]
         spread = (
@@ -162,34 +182,32 @@ def _best(
         if found is None:
             return None
         spread, mask = found
+    lost = ahead.growth(layout, count, free, mask)
     left = free.bit_count() - size
-    return (*spread, _left_in_numa(layout, free, mask), left, *indices(mask)), mask
+    return (*spread, lost, _left_in_numa(layout, free, mask), left, *indices(mask)), mask
 
 
-def _scored(place: Place, want: Want) -> tuple[tuple[int, ...], int] | None:
+def _scored(place: Place, want: Want, ahead: Lookahead) -> tuple[tuple[int, ...], int] | None:
     """The score that orders the place, ending with its number, and the slot set."""
-    best = _best(
-        place.layout,
-        place.free_mask,
-        place.slot_count,
-        place.exclusive_mask,
-        want.slots,
-        want.exclusive_nic,
-    )
+    usable = open_mask(place, want)
+    free, count = place.free_mask, place.slot_count
+    best = _best(place.layout, free, count, usable, want.slots, ahead)
     return None if best is None else ((*best[0], place.num), best[1])
 
 
-def best_option(place: Place, want: Want) -> Option | None:
+def best_option(place: Place, want: Want, ahead: Lookahead = USUAL) -> Option | None:
     """The best slot set on one node, or None when the size does not fit there."""
-    scored = _scored(place, want)
+    scored = _scored(place, want, ahead)
     if scored is None:
         return None
     return Option(place.num, place.generation, scored[1], scored[0])
 
 
-def rank(places: Iterable[Place], want: Want, *, limit: int) -> list[Option]:
+def rank(
+    places: Iterable[Place], want: Want, *, limit: int, ahead: Lookahead = USUAL
+) -> list[Option]:
     """The options in order of preference, at most ``limit``."""
-    scored = [(*found, place) for place in places if (found := _scored(place, want))]
+    scored = [(*found, place) for place in places if (found := _scored(place, want, ahead))]
     first = sorted(scored, key=itemgetter(0))[:limit]
     return [Option(place.num, place.generation, mask, score) for score, mask, place in first]
 
@@ -197,9 +215,12 @@ def rank(places: Iterable[Place], want: Want, *, limit: int) -> list[Option]:
 class Board:
     """The places of a batch while it is planned: each choice sees what those before it took."""
 
-    def __init__(self) -> None:
+    def __init__(self, ahead: Lookahead = USUAL) -> None:
+        self._ahead = ahead
         self._places: dict[int, Place] = {}
+        self._taken: dict[int, list[tuple[Option, Want]]] = {}
         self._heaps: dict[Want, list[tuple[tuple[int, ...], int, int]]] = {}
+        self._exhausted: set[Want] = set()
         self._closed: set[int] = set()
 
     def close(self, num: int) -> None:
@@ -215,19 +236,38 @@ class Board:
         heap: list[tuple[tuple[int, ...], int, int]] = []
         self._heaps[want] = heap
         for place in places:
-            kept = self._places.setdefault(place.num, place)
-            self._push(heap, kept, want)
+            self._push(heap, self._kept(place), want)
         # What was taken from may fit this size best now, though its snapshot did not offer it.
         offered = {entry[0][-1] for entry in heap}
         for num, kept in self._places.items():
             if num not in offered:
                 self._push(heap, kept, want)
 
-    @staticmethod
-    def _push(heap: list[tuple[tuple[int, ...], int, int]], place: Place, want: Want) -> None:
-        scored = _scored(place, want)
+    def _kept(self, place: Place) -> Place:
+        """The place as the batch knows it: who holds what is learnt when somebody asks."""
+        kept = self._places.setdefault(place.num, place)
+        if kept.held is not None or place.held is None:
+            return kept
+        gone = self._taken.get(place.num, [])
+        if kept.generation - len(gone) != place.generation:
+            return kept
+        for option, want in gone:
+            place = taken(place, option, want)
+        self._places[place.num] = place
+        return place
+
+    def _push(self, heap: list[tuple[tuple[int, ...], int, int]], place: Place, want: Want) -> None:
+        scored = _scored(place, want, self._ahead)
         if scored is not None:
             heappush(heap, (*scored, place.generation))
+
+    def exhaust(self, want: Want) -> None:
+        """There are no more candidates for this size: it is not to be looked for again."""
+        self._exhausted.add(want)
+
+    def exhausted(self, want: Want) -> bool:
+        """Whether all candidates for this size were given."""
+        return want in self._exhausted
 
     def best(self, want: Want) -> Option | None:
         """The best option for this size now."""
@@ -240,13 +280,22 @@ class Board:
             heappop(heap)
         return None
 
-    def take(self, option: Option) -> None:
+    def take(self, option: Option, want: Want) -> None:
         """Take an option's slots: its node is offered anew to every size."""
-        self._places[option.num] = place = taken(self._places[option.num], option)
-        for want, heap in self._heaps.items():
-            self._push(heap, place, want)
+        self._places[option.num] = place = taken(self._places[option.num], option, want)
+        self._taken.setdefault(option.num, []).append((option, want))
+        for size, heap in self._heaps.items():
+            self._push(heap, place, size)
 
 
-def taken(place: Place, option: Option) -> Place:
+def taken(place: Place, option: Option, want: Want) -> Place:
     """The place after an option was taken from it: one generation later."""
-    return replace(place, generation=place.generation + 1, free_mask=place.free_mask & ~option.mask)
+    held = place.held
+    if held is not None:
+        held = (*held, Held(want.tenant, option.mask, want.terms.alone))
+    return replace(
+        place,
+        generation=place.generation + 1,
+        free_mask=place.free_mask & ~option.mask,
+        held=held,
+    )

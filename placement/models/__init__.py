@@ -11,6 +11,7 @@ from placement.models.inventory import GpuDevice, Image, NodeFamily, Pool, Slot
 from placement.models.node import JoinToken, Node, NodeCredential, NodeDrain
 from placement.models.residue import SlotResidue
 from placement.models.task import NodeTask, TaskObservation
+from placement.models.terms import PlacementTerms, Scoring
 
 __all__ = [
     "Allocation",
@@ -26,7 +27,9 @@ __all__ = [
     "NodeDrain",
     "NodeFamily",
     "NodeTask",
+    "PlacementTerms",
     "Pool",
+    "Scoring",
     "Slot",
     "SlotResidue",
     "TaskObservation",

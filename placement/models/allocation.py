@@ -13,6 +13,7 @@ from admission.models import AdmissionRequest, Workload
 from gpuaas.kernel.models import Base, Stateful
 from gpuaas.kernel.models.base import Grant
 from placement import states
+from placement.domain.terms import Alone
 from placement.fields import SpanField
 from placement.models.inventory import Slot
 from placement.models.node import Node
@@ -133,6 +134,12 @@ class Claim(Stateful):
     )
     attempt = models.PositiveIntegerField(default=1)
     boot_id = models.CharField(max_length=64, blank=True)
+    alone = models.PositiveSmallIntegerField(
+        default=Alone.SHARES,
+        db_default=0,
+        choices=[(int(x), x.name.lower()) for x in Alone],
+        help_text="What was promised to be shared with no other tenant.",
+    )
     ended_at = models.DateTimeField(null=True)
 
     activate = states.CLAIM.move("activate")
@@ -144,6 +151,7 @@ class Claim(Stateful):
         indexes: ClassVar = [
             models.Index(fields=["tenant", "resource_class"], name="claim_charged", condition=LIVE),
             models.Index(fields=["node_num"], name="claim_live_node", condition=LIVE),
+            models.Index(fields=["node_num"], name="claim_alone", condition=LIVE & Q(alone__gt=0)),
         ]
         constraints: ClassVar = [
             ExclusionConstraint(

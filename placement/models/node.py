@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Func, Q
 
@@ -91,6 +92,19 @@ class Node(Stateful):
     zone = models.CharField(max_length=40, blank=True)
     block = models.CharField(max_length=40, blank=True)
     rack = models.CharField(max_length=40, blank=True)
+    fabric = models.CharField(
+        max_length=80,
+        blank=True,
+        db_default="",
+        help_text="The NVLink domain that it shares with other hosts; empty when it has none.",
+    )
+    driver = ArrayField(
+        models.IntegerField(),
+        default=list,
+        db_default=[],
+        help_text="Version of the GPU driver, part by part; empty is unknown.",
+    )
+    runtime = ArrayField(models.IntegerField(), default=list, db_default=[])
 
     generation = models.BigIntegerField(default=0)
     slot_count = models.PositiveSmallIntegerField(default=0)
@@ -98,7 +112,9 @@ class Node(Stateful):
     free_mask = models.BigIntegerField(default=0)
     exclusive_mask = models.BigIntegerField(default=0, help_text="Slots whose NIC is theirs alone.")
     layout = models.CharField(
-        max_length=800, blank=True, help_text="numa.switch.domain of each slot, joined by |."
+        max_length=800,
+        blank=True,
+        help_text="numa.switch.domain.nic of each slot, joined by |.",
     )
     schedulable = models.BooleanField(default=False)
 
@@ -129,7 +145,8 @@ class Node(Stateful):
                 fields=["pool", "family", "free_count", "num"],
                 name="node_free",
                 condition=Q(schedulable=True),
-            )
+            ),
+            models.Index(fields=["fabric"], name="node_fabric", condition=~Q(fabric="")),
         ]
         constraints: ClassVar = [
             models.CheckConstraint(

@@ -20,7 +20,7 @@ from gpuaas.kernel.errors import error_for
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.kernel.transitions import advance
-from placement.domain.fit import Option, rank
+from placement.domain.fit import Option
 from placement.domain.order import AllocationOrder
 from placement.models import Allocation
 from placement.services import requests
@@ -31,6 +31,7 @@ from placement.services.engine import (
     Result,
     Unplaced,
     no_capacity_for,
+    options_for,
     place_group,
     place_one,
     room_for,
@@ -199,7 +200,7 @@ def plan_of(ask: Ask, *, actor: Actor) -> Plan:
         gates = [gate.as_json() for gate in item.verdict.gates]
         options: list[Option] = []
         if refused is None:
-            options = rank(item.places, item.want, limit=2)
+            options = options_for(item, item.where, limit=2) if item.where is not None else []
             fitting = len(options[:1]) if ask.replicas == 1 else room_for(item, ask.replicas)
             if fitting < ask.replicas:
                 refused = no_capacity_for(requests.group_of(item), fitting)

@@ -48,7 +48,8 @@ class Item:
     request_id: UUID
     run_id: UUID
     where: Target | None
-    places: tuple[Place, ...] = ()
+    places: tuple[Place, ...] | None = None
+    """What ``look`` saw of free capacity; None when it has to be looked for."""
     queued: bool = False
     holds: bool = False
     """Whether it has waited so long that a node is kept free for it."""
@@ -136,6 +137,7 @@ def _row(i: int, item: Item, options: Sequence[Option], whole_name: str) -> dict
         "subject": str(item.subject_id) if item.subject_id else None,
         "replicas": item.facts.replicas,
         "total": item.facts.amount_milli,
+        "alone": int(item.want.terms.alone),
         "facts": item.facts.seen() if item.lead else None,
         "policy_version": item.facts.policy_version,
     }

@@ -11,12 +11,13 @@ from uuid import UUID
 
 from django.db import transaction
 
-from admission.errors import ForbiddenByLocality
 from gpuaas.kernel.errors import ProductError
 from placement.domain.fit import Board, Option, Place, Want, rank, taken
-from placement.errors import NeverFits, SkuUnavailable
+from placement.errors import SkuUnavailable
 from placement.services.bundle import Item, commit
-from placement.snapshots import ANYWHERE, Target, candidates, locked, nearest, room
+from placement.services.refusals import no_capacity
+from placement.services.search import pages
+from placement.snapshots import Target, locked, lookahead_of, nearest
 
 LOOKS = 3
 """How often a place is chosen without a lock before a node is locked first."""
@@ -49,40 +50,6 @@ class Lost:
 Result = Placed | Unplaced
 
 
-def no_capacity(item: Item) -> ProductError:
-    """Why nothing fits, with the numbers that say what would."""
-    where, family = item.where, item.authority.family
-    asked = item.want.slots or "a whole node"
-    best, ever = room(where, item.want) if where is not None else (0, False)
-    if where is not None and not where.near.anywhere:
-        elsewhere = candidates(replace(where, near=ANYWHERE), item.want, limit=1)
-        if rank(elsewhere, item.want, limit=1):
-            return ForbiddenByLocality(
-                f"{item.authority.sku}: there is room elsewhere, but the best {family} node where "
-                f"this has to run has {best} free.",
-                asked=item.want.slots,
-                largest_free=best,
-                free_elsewhere=elsewhere[0].free_mask.bit_count(),
-                never=not ever,
-                **where.near.as_json(),
-            )
-    if not ever:
-        return NeverFits(
-            f"{asked} of {item.authority.sku}: no approved {family} node could ever hold it.",
-            asked=item.want.slots,
-            family=family,
-            largest_possible=where.family_slots if where else 0,
-        )
-    wanted = "a whole free node" if item.want.whole else f"{item.want.slots} slots on one node"
-    return SkuUnavailable(
-        f"{item.authority.sku} needs {wanted}; the best {family} node has {best} free.",
-        asked=item.want.slots,
-        largest_free=best,
-        family=family,
-        pool=item.authority.pool,
-    )
-
-
 def place_one(item: Item, *, ahead: Sequence[Item] = ()) -> Result:
     """Place one item now. ``ahead`` are those who wait: what would be theirs is not touched.
 
@@ -91,17 +58,16 @@ def place_one(item: Item, *, ahead: Sequence[Item] = ()) -> Result:
     makes a fleet look full.
     """
     where = item.where
-    if where is None:
+    if where is None or not _let_in(item):
         return Unplaced(no_capacity(item))
-    places = list(item.places)
     try:
         for attempt in range(LOOKS):
-            if attempt:
-                places = candidates(where, item.want, limit=CANDIDATES)
-            kept: frozenset[int] = frozenset()
-            if ahead:
-                places, kept = _left_by(ahead, item, where)
-            options = rank(places, item.want, limit=ALTERNATIVES * (attempt + 1))
+            kept, gone = _kept_and_gone(ahead)
+            limit = ALTERNATIVES * (attempt + 1)
+            if attempt or gone or kept:
+                options = _options(item, where, gone, kept, limit=limit)
+            else:
+                options = options_for(item, where, limit=limit)
             if not options:
                 return Unplaced(_kept_free(no_capacity(item), kept))
             done = commit([(item, options)], skip_locked=True)
@@ -110,6 +76,21 @@ def place_one(item: Item, *, ahead: Sequence[Item] = ()) -> Result:
         return _place_locked(item, where, ahead)
     except ProductError as error:
         return Unplaced(error)
+
+
+def options_for(item: Item, where: Target, *, limit: int) -> list[Option]:
+    """The best options, from what the request has met already if that will do."""
+    if item.places is not None:
+        options = rank(item.places, item.want, limit=limit, ahead=lookahead_of(where))
+        if options or not item.places or item.want.tenant is None:
+            return options
+    return _options(item, where, {}, frozenset(), limit=limit)
+
+
+def _let_in(item: Item) -> bool:
+    """Whether the pool is for this tenant."""
+    tenants = item.want.terms.tenants
+    return not tenants or str(item.authority.tenant_id) in tenants
 
 
 def place_group(items: Sequence[Item], *, ahead: Sequence[Item] = ()) -> Result:
@@ -160,14 +141,15 @@ def room_for(item: Item, most: int) -> int:
 
 
 def _place_locked(item: Item, where: Target, ahead: Sequence[Item]) -> Result:
+    outlook = lookahead_of(where)
     for _ in range(LOCKED_LOOKS):
-        free = _left_by(ahead, item, where)[0] if ahead else candidates(where, item.want, limit=1)
-        first = rank(free, item.want, limit=1)
+        kept, gone = _kept_and_gone(ahead)
+        first = _options(item, where, gone, kept, limit=1)
         if not first:
             break
         with transaction.atomic():
-            places = locked(where, item.want, first[0].num)
-            options = rank(places, item.want, limit=1)
+            places = [_left(p, gone) for p in locked(where, item.want, first[0].num)]
+            options = rank(places, item.want, limit=1, ahead=outlook)
             done = commit([(item, options)], skip_locked=False) if options else {}
             # A lost try lets its node go: the next one may need another.
             transaction.set_rollback(0 not in done)
@@ -176,25 +158,38 @@ def _place_locked(item: Item, where: Target, ahead: Sequence[Item]) -> Result:
     return Unplaced(no_capacity(item))
 
 
-def _left_by(
-    ahead: Sequence[Item], item: Item, where: Target
-) -> tuple[list[Place], frozenset[int]]:
-    """The candidates for an item after those ahead of it took what they would get.
+Gone = dict[int, list[tuple[Option, Want]]]
 
-    Beside them the nodes that are kept free for who has waited long.
-    """
-    gone: dict[int, list[Option]] = {}
+
+def _kept_and_gone(ahead: Sequence[Item]) -> tuple[frozenset[int], Gone]:
+    """Of those ahead: the nodes kept for who has waited long, and what each would get where."""
+    gone: Gone = {}
     planned, kept = _plan(ahead)
-    for _, [option] in planned:
-        gone.setdefault(option.num, []).append(option)
-    places = []
-    for place in candidates(where, item.want, limit=CANDIDATES + len(gone) + len(kept)):
-        if place.num in kept:
-            continue
-        for option in gone.get(place.num, ()):
-            place = taken(place, option)
-        places.append(place)
-    return places, kept
+    for item, [option] in planned:
+        gone.setdefault(option.num, []).append((option, item.want))
+    return kept, gone
+
+
+def _left(place: Place, gone: Gone) -> Place:
+    """A place without what those ahead would get; nothing is written there, so its generation
+    is the same."""
+    generation = place.generation
+    for option, want in gone.get(place.num, ()):
+        place = taken(place, option, want)
+    return replace(place, generation=generation)
+
+
+def _options(
+    item: Item, where: Target, gone: Gone, kept: frozenset[int], *, limit: int
+) -> list[Option]:
+    """The best options of the first page that has any, without what is gone and what is kept."""
+    outlook = lookahead_of(where)
+    for page in pages(where, item.want, outlook, at_once=CANDIDATES + len(gone) + len(kept)):
+        places = [_left(place, gone) for place in page if place.num not in kept]
+        options = rank(places, item.want, limit=limit, ahead=outlook)
+        if options:
+            return options
+    return []
 
 
 def _plan(items: Sequence[Item]) -> tuple[list[tuple[Item, list[Option]]], frozenset[int]]:
@@ -208,19 +203,16 @@ def _plan(items: Sequence[Item]) -> tuple[list[tuple[Item, list[Option]]], froze
     kept: dict[tuple[UUID, UUID], int] = {}
     planned: list[tuple[Item, list[Option]]] = []
     for item in items:
-        if item.where is None:
+        if item.where is None or not _let_in(item):
             continue
         if item.where not in boards:
-            boards[item.where] = Board()
+            boards[item.where] = Board(lookahead_of(item.where))
             for num in kept.values():
                 boards[item.where].close(num)
         board = boards[item.where]
-        if not board.knows(item.want):
-            limit = CANDIDATES + len(items)
-            board.offer(item.want, candidates(item.where, item.want, limit=limit))
-        option = board.best(item.want)
+        option = _on_board(board, item.where, item.want, CANDIDATES + len(items))
         if option is not None:
-            board.take(option)
+            board.take(option, item.want)
             planned.append((item, [option]))
             continue
         family = (item.where.pool_id, item.where.family_id)
@@ -231,6 +223,20 @@ def _plan(items: Sequence[Item]) -> tuple[list[tuple[Item, list[Option]]], froze
                 for other in boards.values():
                     other.close(node)
     return planned, frozenset(kept.values())
+
+
+def _on_board(board: Board, where: Target, want: Want, at_once: int) -> Option | None:
+    """The best option for a size on the board, after as many pages of candidates as it needs."""
+    option = board.best(want) if board.knows(want) else None
+    if option is not None or board.exhausted(want):
+        return option
+    for page in pages(where, want, lookahead_of(where), at_once=at_once):
+        board.offer(want, page)
+        option = board.best(want)
+        if option is not None:
+            return option
+    board.exhaust(want)
+    return None
 
 
 def _only(

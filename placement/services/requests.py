@@ -20,10 +20,11 @@ from gpuaas.kernel import clock, events, ids, prepared, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import FieldError, InvalidRequest, NotFound, ProductError
 from gpuaas.kernel.transitions import advance
-from placement.domain.fit import Place, Want
+from placement.domain.fit import Want
 from placement.domain.order import WHOLE_NODE, AllocationOrder
 from placement.services.bundle import Item, as_json
-from placement.snapshots import MOST_SLOTS, Ask, Look, Target, candidates, image_of
+from placement.snapshots import Ask, Look, Target, image_of
+from placement.snapshots.look import MOST_SLOTS
 from tenants.domain import roles
 from tenants.domain.caps import committed_micro
 from tenants.domain.names import BadName, clean_name
@@ -137,7 +138,14 @@ def item_of(
         weekday=who.weekday,
         policy_version=rules.version_of(who.policy_stamp),
     )
-    want = Want(size, who.exclusive_nic and size != WHOLE_NODE)
+    terms = met.terms
+    matters = met.fenced or terms.about_tenants
+    want = Want(
+        size,
+        who.exclusive_nic and size != WHOLE_NODE,
+        terms,
+        who.tenant_id if matters else None,
+    )
     where = _where(met, facts)
     allocation_id = ids.new_id()
     name = _name(order, who, allocation_id)
@@ -166,7 +174,7 @@ def item_of(
         request_id=queued.pk if queued is not None else ids.new_id(),
         run_id=run_id or ids.new_id(),
         where=where,
-        places=met.places if where == met.where else _near_places(where, want),
+        places=met.places if where == met.where and not terms.bind else None,
         queued=queued is not None,
         action=ask.action,
         workload_id=ask.workload_id,
@@ -181,10 +189,6 @@ def _where(met: Look, facts: Facts) -> Target | None:
         return met.where
     place = near(facts.zones, facts.data)
     return met.where if isinstance(place, Conflict) else replace(met.where, near=place)
-
-
-def _near_places(where: Target | None, want: Want) -> tuple[Place, ...]:
-    return tuple(candidates(where, want, limit=24)) if where is not None else ()
 
 
 def _placed_by(order: AllocationOrder) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from gpuaas.kernel import clock
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
+from placement.domain.wiring import NONE
 from placement.models import GpuDevice, Node, Slot
 from placement.models.inventory import NicMode
 from placement.node_tasks import TopologyReport, slot_bundle
@@ -16,7 +17,7 @@ OPEN = (SlotState.CANDIDATE, SlotState.VERIFIED)
 
 
 def layout_of(slots: Iterable[Slot]) -> tuple[str, int]:
-    """The node's compact layout (numa.switch.domain a slot) and its exclusive-NIC mask."""
+    """The node's compact layout (placement.domain.wiring) and its exclusive-NIC mask."""
     parts: dict[int, str] = {}
     names: dict[str, int] = {}
     mask = 0
@@ -26,11 +27,12 @@ def layout_of(slots: Iterable[Slot]) -> tuple[str, int]:
 
     for slot in slots:
         numa = "" if slot.numa is None else str(slot.numa)
-        parts[slot.index] = f"{numa}.{short(slot.switch)}.{short(slot.nvlink_domain)}"
+        nic = NONE if slot.nic_mode == NicMode.NONE else short(slot.nic)
+        parts[slot.index] = f"{numa}.{short(slot.switch)}.{short(slot.nvlink_domain)}.{nic}"
         if slot.nic_mode == NicMode.EXCLUSIVE:
             mask |= 1 << slot.index
     last = max(parts, default=-1)
-    return "|".join(parts.get(k, "..") for k in range(last + 1)), mask
+    return "|".join(parts.get(k, "...") for k in range(last + 1)), mask
 
 
 def _devices(node: Node, report: TopologyReport) -> list[str]:

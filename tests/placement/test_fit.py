@@ -7,18 +7,12 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.domain.fit import (
-    Board,
-    Option,
-    Place,
-    Want,
-    best_option,
-    groups,
-    indices,
-    rank,
-    taken,
-)
+from placement.domain.fit import Board, Option, Place, Want, best_option, rank, taken
+from placement.domain.lookahead import Lookahead
+from placement.domain.spans import indices
+from placement.domain.wiring import groups
 
+AHEAD = Lookahead(((1, 50), (2, 30), (4, 20)))
 parts = st.tuples(*[st.sampled_from(["", "0", "1", "2"])] * 3).map(".".join)
 
 
@@ -48,27 +42,24 @@ def by_hand(place: Place, want: Want) -> tuple[tuple[int, ...], int] | None:
     free = indices(place.free_mask)
     usable = [k for k in free if not want.exclusive_nic or place.exclusive_mask >> k & 1]
     where = groups(place.layout)
-    scored = []
+    inside = []
     for chosen in combinations(usable, want.slots):
         numas = {where[k][0] for k in chosen}
+        spans = (len(numas), len({where[k][1] for k in chosen}), len({where[k][2] for k in chosen}))
         left = [k for k in free if k not in chosen]
-        score = (
-            len(numas),
-            len({where[k][1] for k in chosen}),
-            len({where[k][2] for k in chosen}),
-            sum(where[k][0] in numas for k in left),
-            len(left),
-            *chosen,
-            place.num,
-        )
-        scored.append((score, sum(1 << k for k in chosen)))
-    return min(scored, default=None)
+        inside.append((spans, sum(where[k][0] in numas for k in left), chosen, len(left)))
+    if not inside:
+        return None
+    spans, in_numa, chosen, on_node = min(inside)
+    mask = sum(1 << k for k in chosen)
+    lost = AHEAD.growth(place.layout, place.slot_count, place.free_mask, mask)
+    return (*spans, lost, in_numa, on_node, *chosen, place.num), mask
 
 
 @given(places(), wants)
 @settings(max_examples=400, deadline=None)
 def test_the_slot_set_of_a_node_is_the_best_of_all_that_fit(place: Place, want: Want) -> None:
-    option = best_option(place, want)
+    option = best_option(place, want, AHEAD)
     best = by_hand(place, want)
     assert (None if option is None else (option.score, option.mask)) == best
 
@@ -77,8 +68,8 @@ def test_the_slot_set_of_a_node_is_the_best_of_all_that_fit(place: Place, want: 
 @settings(max_examples=200, deadline=None)
 def test_nodes_are_ranked_by_the_same_order(fleet: tuple[Place, ...], want: Want) -> None:
     scores = sorted(found[0] for place in fleet if (found := by_hand(place, want)))
-    assert [option.score for option in rank(fleet, want, limit=10)] == scores
-    assert [option.score for option in rank(fleet, want, limit=1)] == scores[:1]
+    assert [option.score for option in rank(fleet, want, limit=10, ahead=AHEAD)] == scores
+    assert [option.score for option in rank(fleet, want, limit=1, ahead=AHEAD)] == scores[:1]
 
 
 @given(places())
@@ -94,15 +85,15 @@ def test_a_whole_node_is_had_only_when_all_of_it_is_free(place: Place) -> None:
 def test_a_batch_chooses_what_one_at_a_time_would(
     fleet: tuple[Place, ...], asked: list[Want]
 ) -> None:
-    board, now = Board(), list(fleet)
+    board, now = Board(AHEAD), list(fleet)
     for want in asked:
         if not board.knows(want):
             board.offer(want, fleet)
         best = board.best(want)
-        assert best == next(iter(rank(now, want, limit=1)), None)
+        assert best == next(iter(rank(now, want, limit=1, ahead=AHEAD)), None)
         if best is not None:
-            board.take(best)
-            now = [taken(place, best) if place.num == best.num else place for place in now]
+            board.take(best, want)
+            now = [taken(place, best, want) if place.num == best.num else place for place in now]
 
 
 @given(places(), wants)
@@ -110,7 +101,7 @@ def test_what_was_taken_is_free_no_more(place: Place, want: Want) -> None:
     option = best_option(place, want)
     if option is None:
         return
-    after = taken(place, option)
+    after = taken(place, option, want)
     assert after.free_mask | option.mask == place.free_mask
     assert after.free_mask & option.mask == 0
     assert after.generation == place.generation + 1

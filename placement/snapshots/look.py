@@ -9,14 +9,15 @@ from typing import Any, Final
 from uuid import UUID
 
 from admission.domain.headroom import Headroom
-from admission.domain.locality import Data, Near
+from admission.domain.locality import Data
 from admission.domain.sharing import SharingAnswer
 from admission.snapshots import AUTHORITY, WIDTH, Authority, authority_from
 from gpuaas.kernel import prepared
-from placement.domain.fit import Place, Want
+from placement.domain.fit import Place
 from placement.domain.order import AllocationOrder
+from placement.domain.terms import FREE, Terms, merged
+from placement.snapshots.places import FENCED, HELD, Target, held_of
 
-ANYWHERE = Near()
 MOST_SLOTS = 32_767
 DEFAULT_IMAGES = {"gpu_slice": "ubuntu-24.04-cuda", "baremetal": "ubuntu-24.04-baremetal"}
 
@@ -71,34 +72,40 @@ SELECT who.*,
             (SELECT coalesce(sum(a.price_hour_micro), 0)::bigint FROM placement_allocation a
               WHERE a.tenant_id = who.tenant_id AND a.state <> 'released'),
             extract(epoch FROM date_trunc('month', statement_timestamp())
-                    + interval '1 month' - statement_timestamp())::bigint] END
-"""
+                    + interval '1 month' - statement_timestamp())::bigint] END,
+       (SELECT jsonb_agg(to_jsonb(p))::text FROM placement_placementterms p
+         WHERE p.about IN ('sku:' || who.sku, 'tier:' || who.tier, 'pool:' || who.pool)),
+       """
+    + FENCED
+    + "\n"
 )
-_FREE_FOR: Final = """
-       n.schedulable AND n.free_count >= size.slots
-   AND (NOT size.whole OR n.free_count = n.slot_count)
-   AND n.intended IN ('any', CASE WHEN size.whole THEN 'baremetal' ELSE 'slices' END)
-   AND (NOT size.nic
-        OR bit_count((n.free_mask & n.exclusive_mask)::bit(64)) >= size.slots)
- ORDER BY n.free_count, n.num
-"""
 _PLACES: Final = (
     """
      , EXISTS (SELECT FROM admission_admissionrequest q
                 WHERE q.state = 'queued' AND q.pool = who.pool)
      , (SELECT string_agg(concat_ws(' ', n.num, n.generation, n.free_mask, n.slot_count,
-                                    n.exclusive_mask, n.layout), E'\\n')
-          FROM (SELECT n.num, n.generation, n.free_mask, n.slot_count, n.exclusive_mask, n.layout
-                  FROM placement_node n,
-                       (SELECT who.shape = 'baremetal' AS whole,
-                               who.exclusive_nic AND who.shape <> 'baremetal' AS nic,
-                               CASE WHEN who.shape = 'baremetal' THEN family.slots
-                                    ELSE coalesce(ask.slots, who.slots_min) END AS slots
-                       ) AS size
-                 WHERE n.pool_id = pool.id AND n.family_id = family.id AND
+                                    n.exclusive_mask, CASE WHEN """
+    + FENCED
+    + " THEN "
+    + HELD
+    + """ ELSE '?' END, n.layout), E'\\n')
+          FROM (SELECT who.shape = 'baremetal' AS whole,
+                       who.exclusive_nic AND who.shape <> 'baremetal' AS nic,
+                       CASE WHEN who.shape = 'baremetal' THEN family.slots
+                            ELSE coalesce(ask.slots, who.slots_min) END AS slots
+               ) AS size
+         CROSS JOIN LATERAL generate_series(size.slots, family.slots) AS level(free)
+         CROSS JOIN LATERAL (
+               SELECT n.* FROM placement_node n
+                WHERE n.pool_id = pool.id AND n.family_id = family.id AND n.schedulable
+                  AND n.free_count >= level.free AND n.free_count <= level.free
+                  AND (NOT size.whole OR n.free_count = n.slot_count)
+                  AND n.intended IN ('any', CASE WHEN size.whole THEN 'baremetal'
+                                                 ELSE 'slices' END)
+                  AND (NOT size.nic OR bit_count((n.free_mask & n.exclusive_mask)::bit(64))
+                                       >= size.slots)
+                ORDER BY n.free_count, n.num LIMIT 4) AS n)
 """
-    + _FREE_FOR
-    + "LIMIT 24) AS n)"
 )
 _FROM: Final = """
   FROM who JOIN ask USING (i)
@@ -108,92 +115,6 @@ _FROM: Final = """
 """
 _LOOK_ONE: Final = _ASK_ONE + _MET + _PLACES + _FROM
 _LOOK_MANY: Final = _ASK_MANY + _MET + _FROM
-
-_SIZE: Final = (
-    """
-SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mask
-  FROM placement_node n,
-       (SELECT %(slots)s::int AS slots, %(whole)s::bool AS whole, %(nic)s::bool AS nic) AS size
- WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND
-"""
-    + _FREE_FOR
-    + " LIMIT %(limit)s::int"
-)
-# One node by its number: a statement that may go on to another row while it waits would hold
-# two nodes in an order of its own, and two such statements deadlock.
-_ONE: Final = " n.num = %(num)s::int AND "
-_LOCKED: Final = _SIZE.replace(_FREE_FOR, _ONE + _FREE_FOR) + " FOR NO KEY UPDATE OF n"
-_WITHIN: Final = """
-       (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
-   AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
-   AND (%(nodes)s::text[] = '{}' OR n.name = ANY (%(nodes)s)) AND
-"""
-_SIZE_NEAR: Final = (
-    """
-SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mask
-  FROM placement_node n,
-       (SELECT %(slots)s::int AS slots, %(whole)s::bool AS whole, %(nic)s::bool AS nic) AS size
- WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND
-"""
-    + _WITHIN
-    + _FREE_FOR
-    + " LIMIT %(limit)s::int"
-)
-_LOCKED_NEAR: Final = _SIZE_NEAR.replace(_FREE_FOR, _ONE + _FREE_FOR) + " FOR NO KEY UPDATE OF n"
-_ROOM_NEAR: Final = (
-    """
-SELECT coalesce(max(n.free_count) FILTER (WHERE n.schedulable), 0),
-       coalesce(bool_or((n.schedulable OR n.state = 'ready')
-                        AND n.slot_count >= %(slots)s::int
-                        AND n.intended IN ('any', %(fit)s::text)), false)
-  FROM placement_node n
- WHERE """
-    + _WITHIN
-    + " n.pool_id = %(pool)s AND n.family_id = %(family)s"
-)
-_ROOM: Final = """
-SELECT coalesce((SELECT n.free_count FROM placement_node n
-                  WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
-                  ORDER BY n.free_count DESC LIMIT 1), 0),
-       EXISTS (SELECT FROM placement_node n
-                WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
-                  AND n.slot_count >= %(slots)s::int AND n.intended IN ('any', %(fit)s::text))
-    OR EXISTS (SELECT FROM placement_node n
-                WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.state = 'ready'
-                  AND n.slot_count >= %(slots)s::int AND n.intended IN ('any', %(fit)s::text))
-"""
-
-
-_NEAREST: Final = (
-    """
-SELECT n.num FROM placement_node n
- WHERE """
-    + _WITHIN
-    + """ n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
-   AND n.slot_count >= %(slots)s::int AND n.intended IN ('any', %(fit)s::text)
- ORDER BY EXISTS (SELECT FROM placement_slotresidue r
-                   WHERE r.node_id = n.id AND r.state = 'found')
-       OR EXISTS (SELECT FROM placement_allocation a
-                   WHERE a.node_id = n.id AND a.state = 'cleanup_blocked')
-       OR EXISTS (SELECT FROM placement_nodedrain d
-                   WHERE d.node_id = n.id AND d.ended_at IS NULL),
-       n.free_count DESC, n.num
- LIMIT 1
-"""
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a SKU may be placed: keys of the pool and family, and the family's size.
-
-    ``near`` binds it to zones, racks or nodes; most requests run anywhere.
-    """
-
-    pool_id: UUID
-    family_id: UUID
-    family_slots: int
-    near: Near = ANYWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +156,13 @@ class Look:
     pool_known: bool
     data: tuple[Data, ...]
     usage: Usage | None
+    terms: Terms = FREE
+    fenced: bool = False
+    """Whether anybody was promised wiring or a host of their own."""
     queue_waits: bool = False
     """Whether others wait in the SKU's pool; only ``look`` asks."""
     places: tuple[Place, ...] = ()
-    """The best-fitting nodes by free count; only ``look`` reads them."""
+    """A few nodes of every free count that holds the size; only ``look`` reads them."""
 
 
 def image_of(order: AllocationOrder, shape: str) -> str:
@@ -256,8 +180,16 @@ def _defaults() -> dict[str, str]:
 
 
 def _place(line: str) -> Place:
-    num, generation, free, count, exclusive, layout = (*line.split(" ", 5), "")[:6]
-    return Place(int(num), int(generation), int(free), int(count), layout, int(exclusive))
+    num, generation, free, count, exclusive, held, layout = (*line.split(" ", 6), "")[:7]
+    return Place(
+        int(num),
+        int(generation),
+        int(free),
+        int(count),
+        layout,
+        int(exclusive),
+        None if held == "?" else held_of(held),
+    )
 
 
 def _data(row: Sequence[Any]) -> Data:
@@ -266,7 +198,7 @@ def _data(row: Sequence[Any]) -> Data:
 
 
 def _looked(row: Sequence[Any]) -> Look:
-    known, keys, pool, family, slots, data, usage, *more = row[WIDTH:]
+    known, keys, pool, family, slots, data, usage, terms, fenced, *more = row[WIDTH:]
     waits, places = more or (False, None)
     return Look(
         authority=authority_from(row),
@@ -276,6 +208,8 @@ def _looked(row: Sequence[Any]) -> Look:
         pool_known=pool is not None,
         data=tuple(map(_data, json.loads(data))) if data else (),
         usage=Usage(*usage) if usage else None,
+        terms=merged(json.loads(terms)) if terms else FREE,
+        fenced=fenced,
         queue_waits=waits,
         places=tuple(map(_place, places.split("\n"))) if places else (),
     )
@@ -319,65 +253,3 @@ def look_many(asks: Sequence[Ask]) -> list[Look | None]:
     )
     looks = {row[0]: _looked(row) for row in found}
     return [looks.get(i) for i in range(1, len(asks) + 1)]
-
-
-def candidates(where: Target, want: Want, *, limit: int) -> list[Place]:
-    """The best-fitting nodes by free count: an index probe, whatever the fleet's size."""
-    return _places(where, want, _SIZE, _SIZE_NEAR, {"limit": limit})
-
-
-def locked(where: Target, want: Want, num: int) -> list[Place]:
-    """The node with this number if it still fits, after a wait for its lock.
-
-    The lock is kept until the transaction ends.
-    """
-    return _places(where, want, _LOCKED, _LOCKED_NEAR, {"limit": 1, "num": num})
-
-
-def _places(
-    where: Target, want: Want, anywhere: str, near: str, more: dict[str, int]
-) -> list[Place]:
-    params = {
-        "pool": where.pool_id,
-        "family": where.family_id,
-        "slots": where.family_slots if want.whole else want.slots,
-        "whole": want.whole,
-        "nic": want.exclusive_nic,
-        **more,
-    }
-    if where.near.anywhere:
-        return [Place(*row) for row in prepared.rows(anywhere, params)]
-    return [Place(*row) for row in prepared.rows(near, params | _near(where))]
-
-
-def _near(where: Target) -> dict[str, Any]:
-    near = where.near
-    return {"zones": list(near.zones), "racks": list(near.racks), "nodes": list(near.nodes)}
-
-
-def nearest(where: Target, want: Want) -> int | None:
-    """The node that is nearest to holding this one day: without trouble, then with most free."""
-    params = {
-        "pool": where.pool_id,
-        "family": where.family_id,
-        "slots": where.family_slots if want.whole else want.slots,
-        "fit": "baremetal" if want.whole else "slices",
-        **_near(where),
-    }
-    found = prepared.rows(_NEAREST, params)
-    return int(found[0][0]) if found else None
-
-
-def room(where: Target, want: Want) -> tuple[int, bool]:
-    """The most free slots on any node that takes work, and whether any could ever hold this."""
-    params = {
-        "pool": where.pool_id,
-        "family": where.family_id,
-        "slots": max(want.slots, 1),
-        "fit": "baremetal" if want.whole else "slices",
-    }
-    if where.near.anywhere:
-        free, ever = prepared.rows(_ROOM, params)[0]
-    else:
-        free, ever = prepared.rows(_ROOM_NEAR, {**params, **_near(where)})[0]
-    return int(free), bool(ever)

@@ -1,0 +1,148 @@
+"""Why does a host not take a request, and which host came nearest?  Pure, one code a constraint.
+
+Every constraint is asked in the same order and the first that fails removes the host, so the
+numbers add up to the fleet. The nearest miss is among the hosts that came furthest the one with
+the most free slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from placement.domain.terms import Alone, Own, Terms, Version
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Hosts of a pool and family that are alike in all that is asked about, and how many.
+
+    ``near``: whether they are where the request has to run. ``nic_free``: free slots with a NIC
+    of their own. ``own``: whether the tenant holds something there (None where nobody asked).
+    """
+
+    hosts: int
+    state: str
+    draining: bool
+    health: str
+    schedulable: bool
+    intended: str
+    near: bool
+    driver: Version
+    runtime: Version
+    slot_count: int
+    free_count: int
+    nic_free: int
+    own: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the constraints are asked about. ``slots`` is the size of a host for a whole one."""
+
+    slots: int
+    whole: bool
+    exclusive_nic: bool
+    terms: Terms
+
+
+def _ready(g: Group, a: Asked) -> bool:
+    return g.schedulable or g.state == "ready"
+
+
+def _serviced(g: Group, a: Asked) -> bool:
+    return g.schedulable or g.state not in ("maintenance", "quarantined")
+
+
+def _drained(g: Group, a: Asked) -> bool:
+    return g.schedulable or not g.draining
+
+
+def _heard(g: Group, a: Asked) -> bool:
+    return g.schedulable or g.health != "unknown"
+
+
+def _intended(g: Group, a: Asked) -> bool:
+    return g.intended in ("any", "baremetal" if a.whole else "slices")
+
+
+def _driver(g: Group, a: Asked) -> bool:
+    least, below = a.terms.driver_min, a.terms.driver_below
+    return g.driver >= least and (not below or (bool(g.driver) and g.driver < below))
+
+
+def _own(g: Group, a: Asked) -> bool:
+    return a.terms.own == Own.ANY or g.own == (a.terms.own == Own.WITH)
+
+
+CONSTRAINTS: tuple[tuple[str, Callable[[Group, Asked], bool]], ...] = (
+    ("node_in_service", _serviced),
+    ("node_not_ready", _ready),
+    ("node_draining", _drained),
+    ("node_silent", _heard),
+    ("device_health", lambda g, a: g.schedulable),
+    ("intended_use", _intended),
+    ("size_of_node", lambda g, a: g.slot_count >= a.slots),
+    ("locality", lambda g, a: g.near),
+    ("driver_version", _driver),
+    ("runtime_version", lambda g, a: g.runtime >= a.terms.runtime_min),
+    ("tenant_affinity", _own),
+    ("free_slots", lambda g, a: g.free_count >= a.slots),
+    ("whole_node_free", lambda g, a: not a.whole or g.free_count == g.slot_count),
+    ("exclusive_nic", lambda g, a: not a.exclusive_nic or g.nic_free >= a.slots),
+)
+"""The codes in the order in which they are asked."""
+LAST = {Alone.WIRING: "wiring_isolation", Alone.NODE: "node_isolation"}
+OTHERS = "other_tenants_isolation"
+"""What is left when everything else holds: somebody's promise of wiring or a host of their own."""
+LASTING = ("intended_use", "size_of_node", "driver_version", "runtime_version")
+"""Constraints that no release of anybody's claims will ever meet."""
+
+
+def failing(group: Group, asked: Asked) -> str:
+    """The code of the first constraint that removes these hosts, or an empty text."""
+    return next((code for code, holds in CONSTRAINTS if not holds(group, asked)), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """How many hosts each constraint removed, and the nearest miss."""
+
+    hosts: int
+    removed: dict[str, int]
+    nearest: str
+    nearest_free: int
+    largest_free: int
+    ever: bool
+    """Whether an approved host could ever hold it, were it empty."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is kept in the decision: counts, never hosts."""
+        return {
+            "nodes": self.hosts,
+            "removed": self.removed,
+            "nearest": {"constraint": self.nearest, "free": self.nearest_free},
+        }
+
+
+def refused(groups: Iterable[Group], asked: Asked) -> Refused:
+    """The account of a refusal. Hosts that nothing removed were kept from it by isolation."""
+    order = [code for code, _ in CONSTRAINTS]
+    isolation = LAST.get(asked.terms.alone, OTHERS)
+    counts: dict[str, int] = {}
+    hosts = largest = 0
+    ever, nearest = False, (-1, -1, "")
+    for group in groups:
+        code = failing(group, asked) or isolation
+        hosts += group.hosts
+        counts[code] = counts.get(code, 0) + group.hosts
+        at = order.index(code) if code in order else len(order)
+        nearest = max(nearest, (at, group.free_count, code))
+        if group.schedulable and group.near:
+            largest = max(largest, group.free_count)
+        standing = group.schedulable or group.state == "ready"
+        lasting = all(holds(group, asked) for c, holds in CONSTRAINTS if c in LASTING)
+        ever = ever or (standing and lasting and group.near)
+    removed = {code: counts[code] for code in (*order, isolation) if code in counts}
+    return Refused(hosts, removed, nearest[2], max(nearest[1], 0), largest, ever)

@@ -1,0 +1,70 @@
+"""Which slots of a host have a switch, an NVLink domain or a NIC in common?
+
+A layout says for each slot ``numa.switch.domain.nic``, joined by ``|``, with names that count
+within the host only. It comes from what the host discovered, never from its model. An empty
+part is unknown; a NIC of ``-`` is known to be none. Where one slot of a host has an NVLink
+domain the links were read, so that a slot without one is in none; where no slot has one,
+nothing is known.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+NONE = "-"
+
+
+@lru_cache(maxsize=4096)
+def groups(layout: str) -> tuple[tuple[str, str, str], ...]:
+    """(numa, switch, domain) of each slot; an unknown part is a group of its own slot."""
+    out: list[tuple[str, str, str]] = []
+    for index, part in enumerate(layout.split("|") if layout else []):
+        fields = [*part.split("."), "", "", ""][:3]
+        numa, switch, domain = (field or f"?{index}" for field in fields)
+        out.append((numa, f"{numa}/{switch}", domain))
+    return tuple(out)
+
+
+@lru_cache(maxsize=4096)
+def numa_masks(layout: str) -> tuple[int, ...]:
+    """The slots of each NUMA node as a mask."""
+    masks: dict[str, int] = {}
+    for index, (numa, _, _) in enumerate(groups(layout)):
+        masks[numa] = masks.get(numa, 0) | 1 << index
+    return tuple(masks.values())
+
+
+@lru_cache(maxsize=4096)
+def neighbours(layout: str, count: int) -> tuple[int, ...]:
+    """For each of ``count`` slots a mask of those it may share wiring with, itself among them.
+
+    What is unknown may be shared with anybody: such a slot neighbours every other one.
+    """
+    parts = [[*part.split("."), "", "", ""] for part in (layout.split("|") if layout else [])]
+    parts += [["", "", "", ""]] * (count - len(parts))
+    linked = any(fields[2] for fields in parts)
+    out = []
+    for one in range(count):
+        mask = 0
+        for other in range(count):
+            mask |= (one == other or _shares(parts[one], parts[other], linked)) << other
+        out.append(mask)
+    return tuple(out)
+
+
+def _shares(one: list[str], other: list[str], linked: bool) -> bool:
+    switch = not one[1] or not other[1] or one[:2] == other[:2]
+    domain = not linked or (bool(one[2]) and one[2] == other[2])
+    nic = not one[3] or not other[3] or (one[3] == other[3] and one[3] != NONE)
+    return switch or domain or nic
+
+
+@lru_cache(maxsize=65536)
+def beside(layout: str, count: int, mask: int) -> int:
+    """The slots that may share a switch, a domain or a NIC with one of ``mask``, and ``mask``."""
+    near = neighbours(layout, count)
+    out = mask
+    for index in range(count):
+        if mask >> index & 1:
+            out |= near[index]
+    return out

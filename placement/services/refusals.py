@@ -1,0 +1,69 @@
+"""Why does an authorised request get no place, and what would help?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from admission.errors import ForbiddenByLocality
+from gpuaas.kernel.errors import ProductError
+from placement.domain.reasons import Asked, refused
+from placement.errors import NeverFits, PoolDedicated, SkuUnavailable
+from placement.services.bundle import Item
+from placement.services.search import found
+from placement.snapshots import ANYWHERE, Target, census, lookahead_of, size_of
+
+
+def no_capacity(item: Item) -> ProductError:
+    """Why nothing fits: the numbers, what each constraint removed, and the nearest miss."""
+    where, family, want = item.where, item.authority.family, item.want
+    if want.terms.tenants and str(item.authority.tenant_id) not in want.terms.tenants:
+        return PoolDedicated(
+            f"The pool {item.authority.pool} is for other tenants.",
+            pool=item.authority.pool,
+            never=True,
+        )
+    asked = want.slots or "a whole node"
+    size = size_of(where, want) if where is not None else want.slots
+    account = refused(
+        census(where, want) if where is not None else (),
+        Asked(size, want.whole, want.exclusive_nic, want.terms),
+    )
+    numbers = {**account.as_json(), **want.terms.as_json()}
+    if where is not None and not where.near.anywhere:
+        free = _free_elsewhere(where, item)
+        if free:
+            return ForbiddenByLocality(
+                f"{item.authority.sku}: there is room elsewhere, but the best {family} node where "
+                f"this has to run has {account.largest_free} free.",
+                asked=want.slots,
+                largest_free=account.largest_free,
+                free_elsewhere=free,
+                never=not account.ever,
+                **where.near.as_json(),
+                **numbers,
+            )
+    if not account.ever:
+        return NeverFits(
+            f"{asked} of {item.authority.sku}: no approved {family} node could ever hold it.",
+            asked=want.slots,
+            family=family,
+            largest_possible=where.family_slots if where else 0,
+            **numbers,
+        )
+    wanted = "a whole free node" if want.whole else f"{want.slots} slots on one node"
+    return SkuUnavailable(
+        f"{item.authority.sku} needs {wanted}; the best {family} node has "
+        f"{account.largest_free} free.",
+        asked=want.slots,
+        largest_free=account.largest_free,
+        family=family,
+        pool=item.authority.pool,
+        **numbers,
+    )
+
+
+def _free_elsewhere(where: Target, item: Item) -> int:
+    """Free slots of a node outside the places where it has to run, if it would fit there."""
+    anywhere = replace(where, near=ANYWHERE)
+    options = found(anywhere, item.want, lookahead_of(anywhere), at_once=1, limit=1)
+    return options[0].score[5] + options[0].mask.bit_count() if options else 0

@@ -1,0 +1,40 @@
+"""In which order are nodes looked at until one has room?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement.domain.fit import Option, Place, Want, rank
+from placement.domain.lookahead import Lookahead
+from placement.snapshots import Target, candidates, size_of
+
+GROWTH = 4
+
+
+def pages(where: Target, want: Want, ahead: Lookahead, *, at_once: int) -> Iterator[list[Place]]:
+    """Nodes that hold the size, those first that cost usual requests least room.
+
+    The first page is all that is needed unless it matters who holds what: then more follow,
+    larger each time, the emptiest nodes first, until there are no more.
+    """
+    levels = ahead.levels(where.family_slots, size_of(where, want))
+    page = candidates(where, want, levels=levels, limit=at_once)
+    yield page
+    if len(page) < at_once or not (want.terms.about_tenants or any(p.held for p in page)):
+        return
+    emptiest = sorted(levels, reverse=True)
+    skip, limit = 0, at_once
+    while len(page) == limit or not skip:
+        limit *= GROWTH
+        page = candidates(where, want, levels=emptiest, limit=limit, skip=skip)
+        skip += limit
+        yield page
+
+
+def found(where: Target, want: Want, ahead: Lookahead, *, at_once: int, limit: int) -> list[Option]:
+    """The best options of the first page that has any."""
+    for page in pages(where, want, ahead, at_once=at_once):
+        options = rank(page, want, limit=limit, ahead=ahead)
+        if options:
+            return options
+    return []

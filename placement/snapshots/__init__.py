@@ -1,0 +1,23 @@
+"""What does a request meet, and where is room?  The database, frozen for the domain."""
+
+from placement.snapshots.census import census
+from placement.snapshots.look import Ask, Look, Usage, image_of, look, look_many
+from placement.snapshots.outlook import lookahead_of
+from placement.snapshots.places import ANYWHERE, Target, candidates, locked, nearest, size_of
+
+__all__ = [
+    "ANYWHERE",
+    "Ask",
+    "Look",
+    "Target",
+    "Usage",
+    "candidates",
+    "census",
+    "image_of",
+    "locked",
+    "look",
+    "look_many",
+    "lookahead_of",
+    "nearest",
+    "size_of",
+]

@@ -1,0 +1,198 @@
+"""Which nodes have room, and who holds what on them?  Candidates by index probe, frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from admission.domain.locality import Near
+from gpuaas.kernel import prepared
+from placement.domain.fit import Held, Place, Want
+from placement.domain.terms import Alone, Own
+
+ANYWHERE = Near()
+LIVE: Final = "('reserved', 'active', 'releasing', 'cleanup_blocked')"
+FENCED: Final = (
+    "EXISTS (SELECT FROM placement_claim f WHERE f.alone > 0 AND f.state IN " + LIVE + ")"
+)
+"""Whether any live claim was promised to share nothing: only then it matters who holds what."""
+HELD: Final = (
+    """
+       (SELECT coalesce(string_agg(concat_ws(':', h.tenant_id, h.mask, h.alone, h.afar), ','), '')
+          FROM (SELECT c.tenant_id, c.alone, 0 AS afar,
+                       bit_or(CASE WHEN c.slot_index < 0 THEN (1::bigint << n.slot_count) - 1
+                                   ELSE 1::bigint << c.slot_index END) AS mask
+                  FROM placement_claim c
+                 WHERE c.node_num = n.num AND c.state IN """
+    + LIVE
+    + """
+                 GROUP BY c.tenant_id, c.alone
+                 UNION ALL
+                SELECT c.tenant_id, c.alone, 1, 0
+                  FROM placement_node m JOIN placement_claim c ON c.node_num = m.num
+                   AND c.state IN """
+    + LIVE
+    + """
+                 WHERE n.fabric <> '' AND m.fabric = n.fabric
+                 GROUP BY c.tenant_id, c.alone) h)
+"""
+)
+"""Who holds what on node ``n``: tenant, mask, what was promised, and (``afar``) whether it is
+somewhere in the NVLink domain that ``n`` shares with other hosts, itself among them."""
+_WITHIN: Final = """
+       (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
+   AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
+   AND (%(nodes)s::text[] = '{}' OR n.name = ANY (%(nodes)s))
+"""
+_FITS: Final = (
+    """
+       n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
+   AND (NOT %(whole)s::bool OR n.free_count = n.slot_count)
+   AND n.intended IN ('any', %(use)s::text)
+   AND (NOT %(nic)s::bool
+        OR bit_count((n.free_mask & n.exclusive_mask)::bit(64)) >= %(slots)s::int)
+   AND """
+    + _WITHIN
+    + """
+   AND n.driver >= %(driver_min)s::int[] AND n.runtime >= %(runtime_min)s::int[]
+   AND (%(driver_below)s::int[] = '{}'
+        OR (n.driver <> '{}' AND n.driver < %(driver_below)s::int[]))
+   AND (%(with)s::bool IS NULL OR %(with)s::bool = EXISTS (
+            SELECT FROM placement_claim c WHERE c.node_num = n.num AND c.tenant_id = %(tenant)s
+               AND c.state IN """
+    + LIVE
+    + """))
+   AND (NOT %(by_itself)s::bool OR NOT EXISTS (
+            SELECT FROM placement_claim c WHERE c.node_num = n.num AND c.tenant_id <> %(tenant)s
+               AND c.state IN """
+    + LIVE
+    + "))\n"
+)
+_CANDIDATES: Final = (
+    """
+SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mask,
+       CASE WHEN %(holders)s::bool OR """
+    + FENCED
+    + " THEN "
+    + HELD
+    + """ END
+  FROM unnest(%(levels)s::int[]) WITH ORDINALITY AS level(free, at)
+ CROSS JOIN LATERAL (
+       SELECT n.* FROM placement_node n
+        WHERE n.free_count >= level.free AND n.free_count <= level.free AND """
+    + _FITS
+    + """
+        ORDER BY n.free_count, n.num LIMIT %(limit)s::int + %(skip)s::int) AS n
+ LIMIT %(limit)s::int OFFSET %(skip)s::int
+"""
+)
+_ONE: Final = (
+    """
+SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mask, """
+    + HELD
+    + """
+  FROM placement_node n WHERE n.num = %(num)s::int AND n.free_count >= %(slots)s::int AND """
+    + _FITS
+)
+_NEAREST: Final = (
+    """
+SELECT n.num FROM placement_node n
+ WHERE """
+    + _WITHIN
+    + """ AND n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
+   AND n.slot_count >= %(slots)s::int AND n.intended IN ('any', %(use)s::text)
+ ORDER BY EXISTS (SELECT FROM placement_slotresidue r
+                   WHERE r.node_id = n.id AND r.state = 'found')
+       OR EXISTS (SELECT FROM placement_allocation a
+                   WHERE a.node_id = n.id AND a.state = 'cleanup_blocked')
+       OR EXISTS (SELECT FROM placement_nodedrain d
+                   WHERE d.node_id = n.id AND d.ended_at IS NULL),
+       n.free_count DESC, n.num
+ LIMIT 1
+"""
+)
+_LOCK: Final = "SELECT n.num FROM placement_node n WHERE n.num = %s FOR NO KEY UPDATE"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a SKU may be placed: keys of the pool and family, and the family's size.
+
+    ``near`` binds it to zones, racks or nodes; most requests run anywhere.
+    """
+
+    pool_id: UUID
+    family_id: UUID
+    family_slots: int
+    near: Near = ANYWHERE
+
+
+def candidates(
+    where: Target, want: Want, *, levels: Sequence[int], limit: int, skip: int = 0
+) -> list[Place]:
+    """Nodes that hold the size, by free count in the order of ``levels``, then by number.
+
+    An index probe for each level until there are ``limit``, whatever the fleet's size. Who
+    holds what is read only where it matters.
+    """
+    params = {**_params(where, want), "levels": list(levels), "limit": limit, "skip": skip}
+    return [_read(row) for row in prepared.rows(_CANDIDATES, params)]
+
+
+def locked(where: Target, want: Want, num: int) -> list[Place]:
+    """One node as it is once its lock is had; empty if it does not fit any more.
+
+    Two statements: what is read after the lock must not come from before it.
+    """
+    prepared.rows(_LOCK, (num,))
+    return [_read(row) for row in prepared.rows(_ONE, {**_params(where, want), "num": num})]
+
+
+def nearest(where: Target, want: Want) -> int | None:
+    """The node that is nearest to holding this one day: without trouble, then with most free."""
+    found = prepared.rows(_NEAREST, _params(where, want))
+    return int(found[0][0]) if found else None
+
+
+def _read(row: Sequence[Any]) -> Place:
+    num, generation, free, count, layout, exclusive, held = row
+    known = None if held is None else held_of(held)
+    return Place(num, generation, free, count, layout, exclusive, known)
+
+
+def _params(where: Target, want: Want) -> dict[str, Any]:
+    near, terms = where.near, want.terms
+    return {
+        "pool": where.pool_id,
+        "family": where.family_id,
+        "slots": size_of(where, want),
+        "whole": want.whole,
+        "use": "baremetal" if want.whole else "slices",
+        "nic": want.exclusive_nic,
+        "zones": list(near.zones),
+        "racks": list(near.racks),
+        "nodes": list(near.nodes),
+        "driver_min": list(terms.driver_min),
+        "driver_below": list(terms.driver_below),
+        "runtime_min": list(terms.runtime_min),
+        "with": None if terms.own == Own.ANY else terms.own == Own.WITH,
+        "by_itself": terms.alone == Alone.NODE,
+        "tenant": want.tenant,
+        "holders": terms.about_tenants,
+    }
+
+
+def size_of(where: Target, want: Want) -> int:
+    """How many slots of a node it takes."""
+    return where.family_slots if want.whole else want.slots
+
+
+def held_of(text: str) -> tuple[Held, ...]:
+    """What ``HELD`` says, as values."""
+    out = []
+    for part in text.split(",") if text else ():
+        tenant, mask, alone, afar = part.split(":")
+        out.append(Held(UUID(tenant), int(mask), int(alone), afar == "1"))
+    return tuple(out)
