@@ -37,7 +37,7 @@ def page(
     """
     filters = {key: value for key, value in query.items() if key not in {"limit", "cursor"}}
     bound = json.dumps([name, filters], sort_keys=True, default=str)
-    limit = min(int(query.get("limit") or DEFAULT_LIMIT), MAX_LIMIT)
+    limit = limit_of(query)
     cursor = str(query.get("cursor") or "")
     rows = rows.order_by(*order)
     if cursor:
@@ -47,6 +47,25 @@ def page(
     found = found[:limit]
     following = _seal([_value(found[-1], field) for field in order], bound) if more else ""
     return {"items": list(render(found)), "next": following}
+
+
+def limit_of(query: Mapping[str, Any]) -> int:
+    """How many items a page has, by the validated query string."""
+    return min(int(query.get("limit") or DEFAULT_LIMIT), MAX_LIMIT)
+
+
+def position_of(query: Mapping[str, Any], *, name: str) -> tuple[datetime, UUID] | None:
+    """The moment and id that a page of a merged list comes after. Raises CursorInvalid."""
+    cursor = str(query.get("cursor") or "")
+    if not cursor:
+        return None
+    at, last = _open(cursor, name, 2)
+    return datetime.fromisoformat(at), UUID(last)
+
+
+def cursor_at(position: tuple[datetime, UUID] | None, *, name: str) -> str:
+    """The cursor of a moment and id in a merged list; empty at the end."""
+    return "" if position is None else _seal([position[0].isoformat(), str(position[1])], name)
 
 
 def _value(row: Model, field: str) -> str:

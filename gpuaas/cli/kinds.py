@@ -351,7 +351,6 @@ TIMELINE = Kind(
         column("REASON"),
         Column("FACTS", lambda item: values.facts(item.get("facts") or {}) or "-", True),
     ),
-    paged=False,
 )
 
 CONTEXT = Kind(

@@ -27,17 +27,23 @@ def part_of(rows: QuerySet[M], cursor: str, limit: int) -> Part[M]:
     """At most ``limit`` rows after ``cursor``, newest first. Raises InvalidRequest."""
     rows = rows.order_by("-created_at", "-id")
     if cursor:
-        at, last = _read(cursor)
+        at, last = position_of(cursor)
         rows = rows.filter(Q(created_at__lt=at) | Q(created_at=at, id__lt=last))
     items = list(rows[: limit + 1])
     following = ""
     if len(items) > limit:
         items = items[:limit]
-        following = f"{items[-1].created_at.isoformat()}~{items[-1].pk.hex}"
+        following = cursor_at((items[-1].created_at, items[-1].pk))
     return Part(items, following)
 
 
-def _read(cursor: str) -> tuple[datetime, UUID]:
+def cursor_at(position: tuple[datetime, UUID] | None) -> str:
+    """The cursor of a moment and id; empty at the end."""
+    return "" if position is None else f"{position[0].isoformat()}~{position[1].hex}"
+
+
+def position_of(cursor: str) -> tuple[datetime, UUID]:
+    """The moment and id that a cursor stands for. Raises InvalidRequest."""
     try:
         at, last = cursor.split("~")
         moment = datetime.fromisoformat(at)

@@ -5,9 +5,6 @@ from placement.selectors.allocations import (
     allocation_list,
     allocation_phase,
     allocation_states,
-    allocation_timeline,
-    event_actor,
-    event_facts,
     request_explain,
     request_list,
 )
@@ -32,12 +29,19 @@ from placement.selectors.nodes import (
     task_list,
 )
 from placement.selectors.offers import Offer, image_list, offer_list, price_of
+from placement.selectors.timeline import (
+    Timeline,
+    allocation_timeline,
+    event_actor,
+    event_facts,
+)
 
 __all__ = [
     "Block",
     "Held",
     "Holdings",
     "Offer",
+    "Timeline",
     "allocation_explain",
     "allocation_list",
     "allocation_phase",

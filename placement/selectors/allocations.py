@@ -6,22 +6,19 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from admission.domain.outcome import outcome_of
 from admission.models import AdmissionRequest, Decision
 from gpuaas.kernel import clock, errors
-from gpuaas.kernel.models import Event, WorkflowRun
+from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.scope import platform_scope
 from placement.domain.truth import FourStates, Truth, expected_presence, phase
 from placement.errors import NODE_SILENT
-from placement.models import Allocation, CleanupProof, NodeTask
+from placement.models import Allocation, NodeTask
 from placement.states import AllocationState, TaskState
 
 LATE_S = 60
-TIMELINE_LIMIT = 500
-HIDDEN = frozenset({"node_num", "node", "slots", "slot_index"})
-"""Facts about the host that only operators see."""
 
 
 def allocation_list(
@@ -105,78 +102,6 @@ def allocation_states(row: Allocation) -> dict[str, Any]:
         "projected": shown != row.state,
     }
     return states.as_json(now, drift=drift)
-
-
-def event_facts(event: Event, *, operator: bool) -> dict[str, Any]:
-    """An event's facts, for tenants without those about the host."""
-    return event.facts if operator else {k: v for k, v in event.facts.items() if k not in HIDDEN}
-
-
-def event_actor(event: Event, *, operator: bool) -> dict[str, Any]:
-    """Who did it; a host or a part of the platform is just the platform to a tenant."""
-    if not operator and event.actor.get("kind") in ("node", "system"):
-        return {"kind": event.actor.get("kind", ""), "id": "", "name": "platform"}
-    return dict(event.actor)
-
-
-def _entry(event: Event, operator: bool) -> dict[str, Any]:
-    facts = event_facts(event, operator=operator)
-    actor = event_actor(event, operator=operator)
-    return {
-        "id": event.pk,
-        "at": event.at.isoformat(),
-        "kind": event.kind,
-        "actor": actor,
-        "before": event.before,
-        "after": event.after,
-        "reason": event.reason,
-        "facts": facts,
-        "correlation": event.correlation,
-    }
-
-
-def allocation_timeline(allocation_id: UUID, *, operator: bool = False) -> list[dict[str, Any]]:
-    """Everything that happened from request to now, oldest first."""
-    row = Allocation.objects.filter(pk=allocation_id).first()
-    if row is None:
-        raise errors.NotFound
-    runs = WorkflowRun.objects.filter(subject_id=allocation_id).values_list("pk", flat=True)
-    subjects = [allocation_id, row.request_id, *runs]
-    with platform_scope():
-        tasks = list(
-            NodeTask.objects.filter(allocation_id=allocation_id).values_list("pk", flat=True)
-        )
-        seen = list(
-            Event.objects.filter(
-                Q(tenant_id=row.tenant_id) | Q(tenant_id__isnull=True),
-                subject_id__in=[*subjects, *tasks],
-            ).order_by("id")[:TIMELINE_LIMIT]
-        )
-        proofs = list(CleanupProof.objects.filter(claim__allocation_id=allocation_id))
-    out = [_entry(event, operator) for event in seen]
-    out += [
-        {
-            "id": str(proof.pk),
-            "at": proof.created_at.isoformat(),
-            "kind": "placement.cleanupproof.complete"
-            if proof.complete
-            else "placement.cleanupproof.incomplete",
-            "actor": {"kind": "node", "id": "", "name": "platform"},
-            "before": None,
-            "after": None,
-            "reason": "" if proof.complete else "cleanup_blocked",
-            "facts": {
-                "attempt": proof.attempt,
-                "missing": [
-                    {k: v for k, v in step.items() if operator or k not in HIDDEN}
-                    for step in proof.missing
-                ],
-            },
-            "correlation": "",
-        }
-        for proof in proofs
-    ]
-    return sorted(out, key=lambda entry: entry["at"])
 
 
 def _explained(request: AdmissionRequest, operator: bool) -> dict[str, Any]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import html
+import re
+
 import pytest
 
+from gpuaas.kernel import events
+from gpuaas.kernel.actor import SYSTEM
 from placement.models import Allocation
+from tenants.models import User
 from tests.api.client import Caller, caller_of, operator_caller, order_body
 from tests.builders import Host, TenantWorld, a_catalogue, a_host, a_tenant
+from tests.portal.conftest import Browser
 
 pytestmark = pytest.mark.django_db
 
@@ -178,6 +185,40 @@ def test_the_timeline_tells_what_happened_without_naming_the_host(acme: Caller, 
     assert "placement.allocation.activate" in kinds
     assert b"host-1" not in answer.content
     assert b"host-1" not in acme.get(f"/allocations/{item['id']}/explain").content
+
+
+def test_a_timeline_keeps_the_newest_and_pages_back_to_the_request(
+    acme: Caller, host: Host
+) -> None:
+    item = leased(acme, host)
+    row = Allocation.objects.get(pk=item["id"])
+    for count in range(600):
+        events.record(
+            kind="placement.allocation.note", subject=row, actor=SYSTEM, facts={"count": count}
+        )
+    path = f"/allocations/{item['id']}/timeline"
+    newest = acme.get(path).json()
+    assert [entry["facts"].get("count") for entry in newest["items"]] == list(range(599, 549, -1))
+    seen, cursor = [], ""
+    while True:
+        page = acme.get(f"{path}?limit=250&cursor={cursor}").json()
+        seen += page["items"]
+        cursor = page["next"]
+        if not cursor:
+            break
+    assert [e["facts"]["count"] for e in seen if "count" in e["facts"]] == list(range(599, -1, -1))
+    assert seen[-1]["kind"] == "admission.admissionrequest.admit"
+    assert [e["at"] for e in seen] == sorted((e["at"] for e in seen), reverse=True)
+    for bad in ("x", newest["next"][:-4], acme.get("/allocations?limit=1").json()["next"] or "y"):
+        assert acme.get(f"{path}?cursor={bad}").status_code == 400
+    browser = Browser.of(User.objects.get(email="owner@acme.test"))
+    shown = browser.get(f"/t/acme/allocations/{item['id']}/").content.decode()
+    assert "599" in shown
+    (older,) = re.findall(r'href="\?(cursor=[^"]+)">Older', shown)
+    assert (
+        "<b>499</b>"
+        in browser.get(f"/t/acme/allocations/{item['id']}/?{html.unescape(older)}").content.decode()
+    )
 
 
 def test_a_rename_names_the_version_that_was_read(acme: Caller, host: Host) -> None:

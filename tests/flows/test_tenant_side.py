@@ -41,8 +41,8 @@ def test_a_tenant_leases_reads_and_releases_within_its_own_scope() -> None:
         states = allocation_states(row)
         assert states["desired"]["value"] == "active"
         assert states["projected"]["value"] == "active"
-        kinds = [entry["kind"] for entry in allocation_timeline(row.pk)]
-        assert kinds[0] == "admission.admissionrequest.admit"
+        kinds = [entry["kind"] for entry in allocation_timeline(row.pk).items]
+        assert kinds[-1] == "admission.admissionrequest.admit"
         assert "placement.allocation.activate" in kinds
         why = allocation_explain(row.pk)
         assert [g["gate"] for g in why["gates"]][-1] == "capacity"

@@ -145,9 +145,10 @@ class TimelineEntry(Output):
 
 
 class Timeline(Output):
-    """Everything that happened, oldest first."""
+    """What happened, newest first, page by page back to the beginning."""
 
     items = TimelineEntry(many=True)
+    next = serializers.CharField(allow_blank=True)
 
 
 class EventOut(TimelineEntry):

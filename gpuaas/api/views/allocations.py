@@ -14,7 +14,8 @@ from rest_framework.response import Response
 from admission.domain.outcome import outcome_of
 from gpuaas.api import conditional, examples, parking
 from gpuaas.api.base import ProductView, TenantView
-from gpuaas.api.pagination import is_id, page
+from gpuaas.api.fields import Paged
+from gpuaas.api.pagination import cursor_at, is_id, limit_of, page, position_of
 from gpuaas.api.serializers import allocations as wire
 from gpuaas.api.serializers.common import ExplanationOut, Timeline, page_of
 from gpuaas.api.views.operations import answered_when_done, operation_response
@@ -336,12 +337,26 @@ class AllocationRelease(TenantView):
 class AllocationTimeline(TenantView):
     """What happened to it."""
 
-    @extend_schema(operation_id="allocation_timeline", tags=["allocations"], responses=Timeline)
+    @extend_schema(
+        operation_id="allocation_timeline",
+        tags=["allocations"],
+        parameters=[Paged],
+        responses=Timeline,
+    )
     def get(self, request: Request, allocation_id: UUID) -> Response:
-        """Everything that happened to an allocation, oldest first."""
+        """What happened to an allocation, newest first, back to its request."""
+        query = Paged.read(request.query_params)
         row = allocation_of(self, allocation_id)
-        items = selectors.allocation_timeline(row.pk, operator=self.actor.operator)
-        return Response(Timeline({"items": items}).data)
+        name = f"timeline of {row.pk}"
+        part = selectors.allocation_timeline(
+            row.pk,
+            operator=self.actor.operator,
+            after=position_of(query, name=name),
+            limit=limit_of(query),
+        )
+        return Response(
+            Timeline({"items": part.items, "next": cursor_at(part.after, name=name)}).data
+        )
 
 
 class AllocationExplain(TenantView):

@@ -143,7 +143,7 @@ def _reading(allocation: typer.Typer) -> None:
     def allocation_timeline(
         session: Session, name: Reference, limit: Limit = None, everything: All = False
     ) -> None:
-        """Show everything that happened to it, who did it and why."""
+        """Show what happened to it, newest first: who did it and why."""
         path = f"/allocations/{segment(allocation_id(session, name))}/timeline"
         show_list(session, TIMELINE, limit=limit, everything=everything, path=path)
 

@@ -107,9 +107,10 @@ class Scene:
         return 0
 
     def events(self, who: Session, name: str) -> list[Json]:
-        """The timeline of a lease."""
-        items: list[Json] = who.get(f"/allocations/{self.leases[name]}/timeline")["items"]
-        return items
+        """The timeline of a lease, oldest first."""
+        path = f"/allocations/{self.leases[name]}/timeline?limit=1000"
+        items: list[Json] = who.get(path)["items"]
+        return items[::-1]
 
     def settled(self, node: str, *, timeout_s: float = PATIENCE_S) -> Json:
         """The host once it may take work again. Raises NotSeen."""

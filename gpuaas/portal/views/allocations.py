@@ -18,7 +18,7 @@ from gpuaas.portal.costs import cost_so_far
 from gpuaas.portal.pages import TenantPage
 from gpuaas.ui.four import sides_of
 from gpuaas.ui.frame import Crumb
-from gpuaas.ui.paging import part_of
+from gpuaas.ui.paging import cursor_at, part_of, position_of
 from placement.models import Allocation
 from placement.selectors import (
     allocation_explain,
@@ -169,12 +169,15 @@ class AllocationPage(OneAllocation):
         run = WorkflowRun.objects.filter(pk=row.run_id).first()
         part = request.headers.get("HX-Request") == "true"
         cost, cost_until = cost_so_far(row, clock.now())
+        cursor = request.GET.get("cursor", "")
+        timeline = allocation_timeline(row.pk, after=position_of(cursor) if cursor else None)
         return self.page(
             "portal/allocation_live.html" if part else "portal/allocation.html",
             allocation=row,
             phase=allocation_phase(row),
             four=sides_of(allocation_states(row), ages=row.state != AllocationState.RELEASED),
-            timeline=list(reversed(allocation_timeline(row.pk))),
+            timeline=timeline.items,
+            cursor=cursor_at(timeline.after),
             decision=allocation_explain(row.pk),
             run=run if run is not None and run.state not in ENDED else None,
             cost=cost,
