@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from gpuaas.mail import Mail, MailAddressError
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 # Read by Config.from_env below. Each may also be given as NAME_FILE.
@@ -160,7 +162,7 @@ class Config:
     web_host: str
     web_port: int
     public_url: str
-    email_url: str
+    mail: Mail
     log_level: str
     open_id: OpenIdProvider | None
     assumed: tuple[str, ...]
@@ -220,7 +222,7 @@ class Config:
             web_host=web_host,
             web_port=web_port,
             public_url=_given(env, "GPUAAS_PUBLIC_URL") or f"http://{web_host}:{web_port}",
-            email_url=_given(env, "GPUAAS_EMAIL_URL") or "console:",
+            mail=_mail(_given(env, "GPUAAS_EMAIL_URL")),
             log_level=(_given(env, "GPUAAS_LOG_LEVEL") or "INFO").upper(),
             open_id=OpenIdProvider.from_env(env),
             assumed=tuple(assumed),
@@ -264,6 +266,13 @@ def _given_path(env: Mapping[str, str], name: str) -> Path | None:
         raise ConfigError(f"{name} is a key file; give its path as {name}_FILE")
     path = env.get(f"{name}_FILE", "")
     return Path(path).absolute() if path else None
+
+
+def _mail(url: str) -> Mail:
+    try:
+        return Mail.parse(url.strip())
+    except MailAddressError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _flag(env: Mapping[str, str], name: str) -> bool:

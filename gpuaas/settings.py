@@ -11,6 +11,7 @@ from django.urls import reverse_lazy
 from gpuaas.celery import app as celery_app
 from gpuaas.config import Config
 from gpuaas.identity import openid
+from gpuaas.version import VERSION
 
 # Every process sends its hints through this app, not only the workers.
 celery_app.set_default()
@@ -201,8 +202,12 @@ STORAGES = {
 }
 WHITENOISE_USE_FINDERS = True
 
-EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
-DEFAULT_FROM_EMAIL = "gpuaas@localhost"
+EMAIL_BACKEND = CONFIG.mail.backend
+EMAIL_HOST, EMAIL_PORT = CONFIG.mail.host, CONFIG.mail.port
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = CONFIG.mail.user, CONFIG.mail.password
+EMAIL_USE_SSL, EMAIL_USE_TLS = CONFIG.mail.tls, CONFIG.mail.starttls
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = CONFIG.mail.sender
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
@@ -221,7 +226,7 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "GPU platform control plane",
     "DESCRIPTION": "Lease, place, provision and release GPU capacity by decision and by proof.",
-    "VERSION": "1.0.0",
+    "VERSION": VERSION,
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,

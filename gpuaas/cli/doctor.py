@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from gpuaas.cli import values
 from gpuaas.cli.exits import Exit
 from gpuaas.cli.problems import CliError, Json, ProblemError
-from gpuaas.cli.session import Session, version
+from gpuaas.cli.session import Session
+from gpuaas.version import VERSION
 
 MAX_SKEW_S = 60.0
 
@@ -40,7 +41,7 @@ def run_checks(session: Session, now: Callable[[], float] = time.time) -> list[C
         checks.append(Check("token", "skip", "the server was not reached"))
         return checks
     checks.extend(_identity(session))
-    checks.append(Check("client", "ok", f"version {version()}"))
+    checks.append(Check("client", "ok", f"version {VERSION}"))
     return checks
 
 

@@ -25,14 +25,14 @@ from gpuaas.cli.commands import (
 )
 from gpuaas.cli.exits import Exit
 from gpuaas.cli.flags import add_flags
-from gpuaas.cli.session import version
+from gpuaas.version import VERSION as RELEASE
 
 TEXT = "Lease GPU capacity, see it, understand it, and give it back."
 
 
 def _print_version(asked: bool) -> None:
     if asked:
-        sys.stdout.write(f"gpuaas {version()}\n")
+        sys.stdout.write(f"gpuaas {RELEASE}\n")
         raise typer.Exit
 
 

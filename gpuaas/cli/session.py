@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib import metadata
 from typing import Any
 
 from gpuaas.cli import values
@@ -14,6 +13,7 @@ from gpuaas.cli.config import ConfigFile, Settings, load_config, resolve
 from gpuaas.cli.exits import Exit
 from gpuaas.cli.output import Kind, Output
 from gpuaas.cli.problems import CliError, Json, ProblemError, UsageError
+from gpuaas.version import VERSION
 
 DEFAULT_WAIT_S = 600.0
 
@@ -140,7 +140,7 @@ class Session:
             token,
             request_id=self.flags.request_id or "",
             ca_file=self.settings.ca_file,
-            user_agent=f"gpuaas-cli/{version()}",
+            user_agent=f"gpuaas-cli/{VERSION}",
             trace=self._trace,
             notice=self.out.say,
             sleep=self.sleep,
@@ -240,11 +240,3 @@ def strip_kind(kind: Kind, reference: str) -> str:
 def kind_path(kind: Kind, reference: str) -> str:
     """The API path of one object of this kind."""
     return f"{kind.path}/{segment(strip_kind(kind, reference))}"
-
-
-def version() -> str:
-    """The installed version, or "0" when run from a bare source tree."""
-    try:
-        return metadata.version("gpuaas")
-    except metadata.PackageNotFoundError:
-        return "0"

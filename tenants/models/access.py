@@ -159,6 +159,7 @@ class BreakGlass(Base):
     ended_at = models.DateTimeField(null=True)
 
     class Meta:
+        verbose_name = "break-glass window"
         constraints: ClassVar = [
             models.CheckConstraint(
                 condition=Q(until__gt=F("created_at")), name="break_glass_has_an_end"

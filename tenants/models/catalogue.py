@@ -21,6 +21,9 @@ class ResourceClass(Base):
     name = models.SlugField(max_length=60, unique=True)
     title = models.CharField(max_length=120)
 
+    class Meta:
+        verbose_name_plural = "resource classes"
+
     def __str__(self) -> str:
         return self.name
 

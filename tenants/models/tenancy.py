@@ -116,6 +116,9 @@ class TenantCaps(Base):
     spend_hard_micro = models.BigIntegerField(null=True)
     version = models.PositiveIntegerField(default=1)
 
+    class Meta:
+        verbose_name_plural = "tenant caps"
+
     def __str__(self) -> str:
         return f"caps of {self.tenant_id}"
 

@@ -81,6 +81,15 @@ def test_every_model_lives_in_its_apps_models() -> None:
     assert stray == []
 
 
+def test_every_model_has_an_english_plural() -> None:
+    wrong = [
+        f"{model._meta.label}: {plural}"
+        for model in own_models()
+        if re.search(r"[^aeiou]ys$|(s|x|z|ch|sh)s$", plural := str(model._meta.verbose_name_plural))
+    ]
+    assert wrong == []
+
+
 def test_no_amount_is_a_float() -> None:
     floats = [
         f"{model._meta.label}.{field.name}"

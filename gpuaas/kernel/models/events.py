@@ -102,6 +102,7 @@ class Delivery(models.Model):
     last_error = models.TextField(blank=True)
 
     class Meta:
+        verbose_name_plural = "deliveries"
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["event", "subscriber"], name="delivery_once")
         ]
