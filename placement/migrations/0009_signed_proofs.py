@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """A proof keeps its node's signature, so that it can be checked again at any time."""
 
-    dependencies = [("placement", "0007_pools_and_plurals")]
+    dependencies = [("placement", "0008_placement_terms")]
 
     operations = [
         migrations.AddField(
