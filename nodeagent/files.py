@@ -17,12 +17,17 @@ def write_atomic(path: Path, content: bytes, *, mode: int = 0o600, durable: bool
     """Replace a file in one step. durable: wait until it is on disk."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-        if durable:
-            stream.flush()
-            os.fsync(descriptor)
-    os.replace(temporary, path)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            if durable:
+                stream.flush()
+                os.fsync(descriptor)
+        os.replace(temporary, path)
+    except OSError:
+        # On a full disk, what was written in vain is in the way of what comes next.
+        temporary.unlink(missing_ok=True)
+        raise
     if durable:
         sync_folder(path.parent)
 

@@ -6,6 +6,7 @@ key), `counters.json` (sequence numbers) and, until it is used, `join-token`.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from nodeagent.files import read_json, sync_folder, write_json
 from nodeagent.protocol import JoinAnswer, RenewAnswer
 from nodeagent.signing import load_or_create_key
 
+log = logging.getLogger("nodeagent")
 # Numbers are reserved in blocks, so that not every request waits for the disk; a restart skips the
 # rest of a block, which is allowed: sequences only have to rise.
 _BLOCK = 256
@@ -130,7 +132,12 @@ class AgentHome:
     def _write_counters(self) -> None:
         boot, seq = self._reports
         counters = {"sequence": self._reserved, "report_boot": boot, "report_seq": seq}
-        write_json(self.folder / "counters.json", counters, durable=False)
+        try:
+            write_json(self.folder / "counters.json", counters, durable=False)
+        except OSError as error:
+            # A host whose disk is full must still be heard. After a restart the server says which
+            # number it saw last, and the agent goes above it.
+            log.warning("counters not written: %s", error.strerror)
 
     def _keep(self, identity: Identity) -> None:
         self.identity = identity

@@ -1,6 +1,7 @@
 """What was this agent about to do, what came of it, and who has been told?
 
-One JSON line per fact, on disk before the agent acts on it. After a crash the last line may be torn
+One JSON line per fact, on disk before the agent acts on it: where it cannot be written, OSError is
+raised and nothing has been begun. After a crash the last line may be torn
 and is then ignored: its fact had not been acted on. The file is rewritten with what still matters
 when it has grown.
 """
@@ -105,10 +106,17 @@ class Journal:
     def _apply_and_append(self, fact: dict[str, Any]) -> None:
         line = (json.dumps(fact, separators=(",", ":")) + "\n").encode()
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "ab") as stream:
-            stream.write(line)
-            stream.flush()
+        try:
+            left = line
+            while left:
+                left = left[os.write(descriptor, left) :]
             os.fsync(descriptor)
+        except OSError:
+            # A full disk may have taken half of the line, and the next one would be lost with it.
+            os.ftruncate(descriptor, self._size)
+            raise
+        finally:
+            os.close(descriptor)
         self._apply(fact)
         self._size += len(line)
         if self._size > _COMPACT_ABOVE_BYTES:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,11 @@ class HostBackend:
         """What is on the host now. Raises HelperAway: then it is unknown, and not told."""
         seen, report = self._inspect(), self.topology()
         sight = self._sight(report)
-        return observation(seen, sight, report, self._cleaning, self._config)
+        free = {
+            folder: shutil.disk_usage(folder).free
+            for folder in (self._config.agent_folder, self._config.helper_folder)
+        }
+        return observation(seen, sight, report, self._cleaning, self._config, free)
 
     def _sight(self, report: TopologyReport) -> DeviceSight:
         """Which devices are there; looked at every few seconds, since a driver takes its time."""

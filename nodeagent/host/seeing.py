@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from nodeagent.backend import Observation
 from nodeagent.host.config import HostConfig
@@ -22,6 +23,7 @@ from nodeagent.protocol import (
 )
 
 _MOST = 256
+_LEAST_FREE = 64 * 1024 * 1024
 
 
 def observation(
@@ -30,13 +32,19 @@ def observation(
     report: TopologyReport,
     cleaning: Collection[str],
     config: HostConfig,
+    free: Mapping[Path, int],
 ) -> Observation:
     """The report of a host: what the helper and the bus say, put together.
 
-    cleaning: claims whose cleanup is under way now.
+    cleaning: claims whose cleanup is under way now. free: bytes left where records are written.
     """
     holders, unclean = _holders(seen, report)
     conditions = [*_prerequisites(seen, config), *_strays(seen), *sight.conditions]
+    conditions += [
+        Condition("disk_full", f"{place} has less than {_LEAST_FREE >> 20} MiB left")
+        for place, left in free.items()
+        if left < _LEAST_FREE
+    ]
     conditions += [
         condition
         for tenancy in seen.tenancies
