@@ -7,6 +7,7 @@ from placement.services.endings import deletions_sweep
 from placement.services.observed import silence_sweep
 from placement.services.projections import projections_refresh
 from placement.services.queue import cycle_sweep
+from placement.services.spending import spend_sweep
 from placement.services.tasks import leases_sweep
 
 ticks.register("placement.cycle", 2.0, cycle_sweep)
@@ -14,3 +15,4 @@ ticks.register("placement.leases", 5.0, leases_sweep)
 ticks.register("placement.silence", 5.0, silence_sweep)
 ticks.register("placement.projections", 5.0, projections_refresh)
 ticks.register("placement.deletions", 5.0, deletions_sweep)
+ticks.register("placement.spending", 60.0, spend_sweep)

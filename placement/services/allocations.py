@@ -38,6 +38,7 @@ from placement.services.engine import (
 )
 from placement.services.intents import intent_dropped, intent_taken
 from placement.services.queue import waiting
+from placement.services.spending import spend_told
 from placement.snapshots import Ask, look
 from placement.states import AllocationState
 from tenants.services.tenancy import checked_name
@@ -148,6 +149,7 @@ def ask_place(ask: Ask, *, actor: Actor, intent: Callable[[Item], None] | None =
             ahead = waiting(item.authority.pool) if met and met.queue_waits else ()
             result = _place(item, ahead, intent)
             if isinstance(result, Placed):
+                spend_told(item, actor)
                 return _ticket(item, placed=True)
             refused = result.error
         if requests.may_wait(item, refused, at_capacity=at_capacity):

@@ -39,6 +39,7 @@ from placement.services.intents import (
     intent_taken,
     move_renewed,
 )
+from placement.services.spending import spend_told
 from placement.snapshots import Ask, Look, look_many
 
 log = logging.getLogger(__name__)
@@ -270,6 +271,7 @@ def _round(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> Ro
     topics = []
     for item, result in zip(ready, results, strict=True):
         if isinstance(result, Placed):
+            spend_told(item, CYCLE)
             topics.append(workflow.topic_of(item.run_id))
         elif isinstance(result, Unplaced):
             refused[item.request_id] = result.error

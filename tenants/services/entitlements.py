@@ -67,6 +67,8 @@ def catalogue_choose(*, tenant_id: UUID, catalogue: str, reason: str, actor: Act
         )
     tenant = tenant_locked(tenant_id)
     before, tenant.catalogue = tenant.catalogue, catalogue
+    if before == catalogue:
+        return tenant
     tenant.save(update_fields=["catalogue"])
     events.record(
         kind="tenants.tenant.catalogue",

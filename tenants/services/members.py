@@ -63,6 +63,8 @@ def member_add(*, tenant_id: UUID, email: str, role: str, actor: Actor) -> Membe
 
 def _set(member: Member, role: str, actor: Actor) -> Member:
     before = member.role
+    if before == role:
+        return member
     if before == Role.OWNER and role != Role.OWNER:
         _owner_stays(member, actor)
     member.role = role
