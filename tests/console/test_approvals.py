@@ -110,7 +110,9 @@ def test_an_override_is_approved_by_another_and_says_what_is_not_proved(fleet: F
     second.send(address, {"reason": "agreed"})
     fleet.blocked.refresh_from_db()
     assert fleet.blocked.state == "released"
-    assert CleanupOverride.objects.get().approved_by["name"] == "second@platform.test"
+    approved = CleanupOverride.objects.get().approved_by
+    assert approved is not None
+    assert approved["name"] == "second@platform.test"
     assert "None. An override is asked for" in second.get(INBOX).content.decode()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from django.http import HttpResponse
@@ -24,11 +25,11 @@ def terms(**other: str) -> dict[str, str]:
     return {"resource_class": str(kind.pk), "nominal_milli": "32", "reason": "agreed", **other}
 
 
-def text_of(answer: HttpResponse) -> str:
-    return answer.content.decode()
+def text_of(answer: Any) -> str:
+    return str(answer.content.decode())
 
 
-def seen_on(answer: HttpResponse) -> str:
+def seen_on(answer: Any) -> str:
     """What the page wants to be confirmed."""
     found = re.search(r'name="seen" value="([0-9a-f]{64})"', text_of(answer))
     assert found is not None

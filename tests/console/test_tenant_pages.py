@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from django.http import HttpResponse
 
 from gpuaas.kernel import clock
 from tenants.models import (
@@ -43,8 +43,8 @@ CAPS = {
 }
 
 
-def text_of(answer: HttpResponse) -> str:
-    return answer.content.decode()
+def text_of(answer: Any) -> str:
+    return str(answer.content.decode())
 
 
 @pytest.fixture
