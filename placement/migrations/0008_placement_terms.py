@@ -36,7 +36,7 @@ class Migration(migrations.Migration):
     """Terms and weights of placement as data; NICs in a node's layout; claims that share nothing."""
 
     dependencies = [
-        ("placement", "0008_signed_proofs"),
+        ("placement", "0007_pools_and_plurals"),
         ("tenants", "0006_lean_indexes"),
     ]
 
