@@ -45,6 +45,16 @@ class TenantPage(TenantView):
         with platform_scope():
             return offer_list()
 
+    def chosen_project(self, slug: str) -> Project:
+        """The project that a form names, or the first. Raises NotFound."""
+        if not slug and self.projects:
+            default = [p for p in self.projects if p.slug == "default"]
+            return (default or list(self.projects))[0]
+        found = next((p for p in self.projects if p.slug == slug), None)
+        if found is None:
+            raise NotFound
+        return found
+
     def url(self, name: str, *args: object) -> str:
         """The address of a page of this tenant."""
         return reverse(f"portal:{name}", args=[self.tenant.slug, *args])
@@ -58,6 +68,7 @@ class TenantPage(TenantView):
             Link("Workloads", self.url("workloads"), "task"),
             Link("Requests", self.url("requests"), "queue", waiting),
             Link("Decisions", self.url("decisions"), "gavel"),
+            Link("Data sets", self.url("datasets"), "list"),
         )
         use = (
             Link("Home", self.url("home"), "home"),
@@ -71,6 +82,7 @@ class TenantPage(TenantView):
             Link("Invitations and programs", self.url("access"), "user"),
             Link("API tokens", self.url("tokens"), "token"),
             *((Link("SSH keys", self.url("ssh-keys"), "key"),) if self.may("keys:read") else ()),
+            Link("Tenant", self.url("tenant"), "tenant"),
         )
         learn = (Link("Reason codes", reverse("portal:reasons"), "book"),)
         sections = (Section("", use), Section("Manage", manage), Section("Learn", learn))

@@ -10,8 +10,9 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from admission.models import AdmissionRequest
+from admission.models import CHANGES, AdmissionRequest
 from admission.selectors import outcome_standing, requests_standing
+from admission.services.wishes import change_withdraw
 from gpuaas.api.base import TenantView
 from gpuaas.api.pagination import is_id, page
 from gpuaas.api.serializers import allocations as wire
@@ -144,7 +145,10 @@ class AdmissionRequestWithdraw(TenantView):
     )
     def post(self, request: Request, request_id: UUID) -> Response:
         """Take a waiting request out of the queue."""
-        wire.ReleaseIn.read(request.data)
+        given = wire.ReleaseIn.read(request.data)
         row = request_of(self, request_id)
-        service.request_withdraw(request_id=row.pk, actor=self.actor)
+        if row.action in CHANGES:
+            change_withdraw(request_id=row.pk, actor=self.actor, reason=given["reason"])
+        else:
+            service.request_withdraw(request_id=row.pk, actor=self.actor)
         return Response(request_shown(request_of(self, request_id)))

@@ -5,23 +5,22 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from functools import cached_property
-from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.utils.cache import patch_vary_headers
 
-from gpuaas.kernel import errors, idempotency, ids
+from gpuaas.kernel import errors, ids
+from gpuaas.portal.once import address_of
 from gpuaas.portal.pages import TenantPage
+from gpuaas.portal.typed import MOST_KEYS, number, uuid_of, word
 from gpuaas.ui.quota import Bar
 from placement.domain.order import AllocationOrder
 from placement.selectors import image_list
 from placement.services.allocations import Plan, allocation_plan, allocation_request
 from tenants.models import Project, SshKey
 from tenants.selectors import ssh_key_list
-
-MOST_KEYS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +38,12 @@ class Wish:
     @classmethod
     def read(cls, given: QueryDict) -> Wish:
         """The wish in a query string or a form."""
-
-        def word(name: str, most: int = 120) -> str:
-            return given.get(name, "").strip()[:most]
-
         return cls(
-            project=word("project"),
-            sku=word("sku"),
-            slots=word("slots", 6),
-            image=word("image"),
-            name=word("name"),
+            project=word(given, "project"),
+            sku=word(given, "sku"),
+            slots=word(given, "slots", 6),
+            image=word(given, "image"),
+            name=word(given, "name"),
             keys=tuple(given.getlist("key")[:MOST_KEYS]),
             wait=given.get("wait") == "1",
         )
@@ -57,37 +52,16 @@ class Wish:
         """The order that the services understand. Raises InvalidRequest naming the field."""
         return AllocationOrder(
             sku=self.sku,
-            slots=_number(self.slots),
+            slots=number(self.slots, "/slots", "a whole number of slots"),
             name=self.name,
             image=self.image,
-            ssh_key_ids=tuple(_uuid(key) for key in self.keys),
+            ssh_key_ids=tuple(uuid_of(key, "/ssh_keys") for key in self.keys),
             wait=self.wait,
         )
 
     def canonical(self) -> bytes:
         """The same wish gives the same bytes: what an idempotency key stands for."""
         return repr(self).encode()
-
-
-def _number(text: str) -> int | None:
-    if not text:
-        return None
-    if not text.isascii() or not text.isdigit():
-        raise _wrong("/slots", "not_a_number", "a whole number of slots")
-    return int(text)
-
-
-def _uuid(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise _wrong("/ssh_keys", "bad_format", "choose from the list") from None
-
-
-def _wrong(pointer: str, code: str, detail: str) -> errors.InvalidRequest:
-    return errors.InvalidRequest(
-        f"{pointer.strip('/')}: {detail}.", errors=(errors.FieldError(pointer, code, detail),)
-    )
 
 
 class Launch(TenantPage):
@@ -100,16 +74,6 @@ class Launch(TenantPage):
     def keys(self) -> list[SshKey]:
         """The tenant's public keys."""
         return list(ssh_key_list(self.tenant.pk))
-
-    def chosen_project(self, slug: str) -> Project:
-        """The project named, or the first. Raises NotFound."""
-        if not slug and self.projects:
-            default = [p for p in self.projects if p.slug == "default"]
-            return (default or list(self.projects))[0]
-        found = next((p for p in self.projects if p.slug == slug), None)
-        if found is None:
-            raise errors.NotFound
-        return found
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """The form with the plan for what has been chosen so far."""
@@ -154,7 +118,7 @@ class Launch(TenantPage):
             keys=self.keys,
             chosen_keys=[key for key in self.keys if str(key.pk) in wish.keys],
             plan=plan,
-            bar=_bar(plan) if plan else None,
+            bar=bar_of(plan) if plan else None,
             error=error,
             once=ids.new_id(),
             may_launch=self.may(self.write_action),
@@ -175,24 +139,14 @@ class Launch(TenantPage):
         once = request.POST.get("once", "")[:64]
         try:
             project = self.chosen_project(wish.project)
-            if not once:
-                raise _wrong("/once", "missing", "show the plan again and send it from there")
-            return redirect(self.ask(wish, project, once))
+            return redirect(
+                address_of(self, once, wish.canonical(), lambda: self.ask(wish, project))
+            )
         except errors.ProductError as refused:
             return self.answer("portal/launch.html", wish, refused, refused.status)
 
-    def ask(self, wish: Wish, project: Project, once: str) -> str:
+    def ask(self, wish: Wish, project: Project) -> str:
         """The address of what became of the order: an allocation, or the request."""
-        fingerprint = idempotency.fingerprint_of("POST", self.request.path, wish.canonical())
-        principal = idempotency.principal_of(self.actor)
-        with idempotency.guard(principal, once, fingerprint) as use:
-            if use.replay is not None:
-                return use.replay.headers["Location"]
-            address = self._ask(wish, project)
-            use.store(303, {"Location": address}, b"")
-        return address
-
-    def _ask(self, wish: Wish, project: Project) -> str:
         try:
             ticket = allocation_request(
                 tenant_id=self.tenant.pk,
@@ -212,7 +166,8 @@ class Launch(TenantPage):
         return self.url("request", ticket.request.pk)
 
 
-def _bar(plan: Plan) -> Bar:
+def bar_of(plan: Plan) -> Bar:
+    """The envelope before and after a plan."""
     return Bar(
         title=plan.resource_class,
         name=plan.resource_class,

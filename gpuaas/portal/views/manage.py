@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import UUID
 
 from django.contrib import messages
@@ -15,10 +16,14 @@ from gpuaas.portal.pages import TenantPage
 from gpuaas.ui.forms import refuse
 from gpuaas.ui.quota import bars_of
 from tenants.domain.roles import ACTIONS, RANK
-from tenants.models import ApiToken, SshKey
+from tenants.models import ApiToken, Member, SshKey
 from tenants.selectors import counter_list, member_list, ssh_key_list, token_list
 from tenants.services.access import ssh_key_add, ssh_key_delete, token_create, token_revoke
-from tenants.services.tenancy import member_add, project_create
+from tenants.services.members import member_add, member_remove, member_role_set
+from tenants.services.service_accounts import account_list
+from tenants.services.tenancy import project_create
+
+SHOWN = 50
 
 
 class Team(TenantPage):
@@ -30,14 +35,25 @@ class Team(TenantPage):
         """The page with empty forms."""
         return self.show(MemberForm(), NamedForm())
 
-    def show(self, member: MemberForm, project: NamedForm, status: int = 200) -> HttpResponse:
-        """The page with these forms."""
+    def show(
+        self,
+        member: MemberForm,
+        project: NamedForm,
+        status: int = 200,
+        refusal: errors.ProductError | None = None,
+    ) -> HttpResponse:
+        """The page with these forms, and why a change was refused."""
         with platform_scope():
             members = list(member_list(self.tenant.pk))
+        sees = self.may("service_accounts:read")
         return self.page(
             "portal/team.html",
             status=status,
             members=members,
+            may_give=[role for role in RANK if RANK[role] <= RANK.get(self.actor.role, -1)],
+            refusal=refusal,
+            sees_programs=sees,
+            programs=list(account_list(self.tenant.pk)[:SHOWN]) if sees else [],
             member_form=member,
             project_form=project,
             all_projects=self.projects,
@@ -94,6 +110,49 @@ class SetMember(Team):
                 messages.success(request, f"{form.cleaned_data['email']} is {role} here.")
                 return redirect(self.url("team"))
         return self.show(form, NamedForm(), 400)
+
+
+class OneMember(Team):
+    """A change of one membership."""
+
+    write_action = "members:write"
+
+    def answer(self, change: Callable[[], object], told: str) -> HttpResponse:
+        """Make the change, or show the team with why not."""
+        try:
+            change()
+        except errors.ProductError as refused:
+            return self.show(MemberForm(), NamedForm(), refused.status, refused)
+        messages.success(self.request, told)
+        # Whoever took themself out is led to where they may be.
+        stays = Member.objects.filter(user_id=self.user.pk).exists()
+        return redirect(self.url("team") if stays else "portal:front-door")
+
+
+class SetRole(OneMember):
+    """Another role for a member."""
+
+    def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+        """Nobody gives a role above their own."""
+        role = request.POST.get("role", "")[:20]
+
+        def change() -> None:
+            if RANK.get(role, 0) > RANK.get(self.actor.role, -1):
+                raise errors.PermissionDenied(f"Only an owner can make an {role}.")
+            member_role_set(member_id=pk, role=role, actor=self.actor)
+
+        return self.answer(change, f"The role is {role} now.")
+
+
+class RemoveMember(OneMember):
+    """The end of a membership."""
+
+    def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+        """Their tokens end with it."""
+        return self.answer(
+            lambda: member_remove(member_id=pk, actor=self.actor),
+            "They are no longer in the tenant; their API tokens stopped working.",
+        )
 
 
 class Tokens(TenantPage):

@@ -8,7 +8,8 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from admission.models import AdmissionRequest
+from admission.models import CHANGES, AdmissionRequest
+from admission.services.wishes import change_withdraw
 from admission.states import RequestState
 from gpuaas.kernel import errors
 from gpuaas.portal.pages import TenantPage
@@ -108,6 +109,7 @@ class Withdraw(OneRequest):
     def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Do it; repeating it changes nothing."""
         row = self.row(pk)
-        request_withdraw(request_id=row.pk, actor=self.actor)
+        take_back = change_withdraw if row.action in CHANGES else request_withdraw
+        take_back(request_id=row.pk, actor=self.actor)
         messages.success(request, "The request has been withdrawn.")
         return redirect(self.url("request", row.pk))

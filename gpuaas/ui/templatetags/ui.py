@@ -122,6 +122,12 @@ def copy(text: str, label: str = "") -> dict[str, str]:
     return {"text": text, "label": label}
 
 
+@register.inclusion_tag("ui/part_list_tools.html")
+def list_tools(name: str) -> dict[str, str]:
+    """The tools of the list whose table has this ``data-list``: columns, density, filters."""
+    return {"name": name}
+
+
 @register.simple_tag
 def reason(code: str) -> SafeString | str:
     """A reason code as a link to its page."""

@@ -2,10 +2,12 @@
 import { showTimes } from "./time.js";
 import { offerCopies } from "./copy.js";
 import { listen } from "./live.js";
+import { arrangeLists } from "./lists.js";
 
 const dressed = (root) => {
   showTimes(root);
   offerCopies(root);
+  arrangeLists(root);
 };
 
 const openMenus = () => document.querySelectorAll("details.pop[open]");

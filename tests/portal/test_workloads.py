@@ -1,0 +1,164 @@
+"""Is a workload planned, run, changed and stopped from the portal, each with its decision?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admission.models import AdmissionRequest, Workload
+from placement.models import Allocation
+from tenants.services.datasets import dataset_declare
+from tests.portal.conftest import World
+
+FORM = {"kind": "job", "name": "train", "sku": "h100.slice", "slots": "1", "replicas": "2"}
+NEW = "workloads/new/"
+SMALL = {
+    "parameters": "1000000000",
+    "milli_bytes_per_parameter": "2000",
+    "layers": "16",
+    "kv_heads": "8",
+    "head_dim": "64",
+    "kv_bytes": "2",
+    "context_tokens": "2048",
+}
+
+
+def run(world: World, once: str = "a", **changes: str) -> Any:
+    """Send a filled plan."""
+    return world.browser().send(world.url(NEW), {**FORM, **changes, "once": once})
+
+
+def made(world: World) -> Workload:
+    run(world)
+    return Workload.objects.get(name="train")
+
+
+def act(world: World, row: Workload, verb: str, **fields: Any) -> Any:
+    """Send one of the forms of a workload's page."""
+    given = {f"{verb}-{name}": value for name, value in fields.items()}
+    return world.browser().send(world.url(f"workloads/{row.pk}/{verb}/"), given)
+
+
+def test_the_plan_beside_the_form_prices_all_replicas_and_writes_nothing(world: World) -> None:
+    query = "&".join(f"{name}={value}" for name, value in FORM.items())
+    page = world.browser().get(world.url(f"{NEW}?{query}"), headers={"HX-Request": "true"})
+    html = page.content.decode()
+    assert "fits now" in html
+    assert "1 slot of" in html
+    assert "gpuaas workload submit train --kind job" in html
+    assert "<html" not in html
+    assert not Workload.objects.exists()
+
+
+def test_a_plan_that_does_not_fit_says_why_and_offers_to_wait(world: World) -> None:
+    query = "&".join(f"{k}={v}" for k, v in {**FORM, "slots": "8"}.items())
+    html = world.browser().get(world.url(f"{NEW}?{query}")).content.decode()
+    assert "refused now" in html
+    assert "wait=1" in html
+    assert 'id="send-plan"' not in html
+
+
+def test_a_form_sent_twice_runs_once(world: World) -> None:
+    first, again = run(world), run(world)
+    row = Workload.objects.get()
+    assert first.headers["Location"] == world.url(f"workloads/{row.pk}/")
+    assert again.headers["Location"] == first.headers["Location"]
+    assert Allocation.objects.filter(workload=row).count() == 2
+
+
+def test_a_refusal_leads_to_its_decision(world: World) -> None:
+    answer = run(world, slots="8")
+    request = AdmissionRequest.objects.get(state="denied")
+    assert answer.headers["Location"] == world.url(f"requests/{request.pk}/")
+    assert not Workload.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("slots", "1e3"), ("replicas", "-1"), ("band", "x"), ("key", "x"), ("once", "")],
+)
+def test_a_wrong_field_is_named(world: World, field: str, value: str) -> None:
+    answer = world.browser().send(world.url(NEW), {**FORM, "once": "a", field: value})
+    assert answer.status_code == 400
+    assert f"<code>/{'ssh_keys' if field == 'key' else field}</code>" in answer.content.decode()
+    assert not Workload.objects.exists()
+
+
+def test_its_page_shows_what_it_holds_and_the_last_decision(world: World) -> None:
+    html = world.browser().get(world.url(f"workloads/{made(world).pk}/")).content.decode()
+    assert "The last decision, gate by gate" in html
+    assert html.count("train-") >= 2
+    assert "Stop train" in html
+    theirs = world.browser("viewer").get(world.url(f"workloads/{Workload.objects.get().pk}/"))
+    assert "Stop train" not in theirs.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields", "column", "value"),
+    [
+        ("scale", {"replicas": "1"}, "replicas", 1),
+        ("sharing", {"mode": "none"}, "spec", "none"),
+        ("priority", {"band": "200"}, "band", 200),
+        ("stop", {"reason": "done"}, "state", "stopping"),
+    ],
+)
+def test_each_change_is_decided_and_made(
+    world: World, verb: str, fields: dict[str, str], column: str, value: object
+) -> None:
+    row = made(world)
+    answer = act(world, row, verb, **fields)
+    assert answer.headers["Location"] == world.url(f"workloads/{row.pk}/")
+    now = getattr(Workload.objects.get(), column)
+    assert (now["sharing"] if column == "spec" else now) == value
+
+
+def test_a_model_is_given_another_batch_size(world: World) -> None:
+    run(world, kind="model", batch_size="8", **SMALL)
+    row = Workload.objects.get()
+    act(world, row, "batch-size", batch_size="16")
+    assert Workload.objects.get().batch_size == 16
+
+
+def test_a_model_without_its_figures_is_refused_with_its_code(world: World) -> None:
+    run(world, kind="model", batch_size="8")
+    assert AdmissionRequest.objects.get(state="denied").code == "gpu_memory_unknown"
+
+
+def test_a_refused_change_leads_to_its_decision_and_changes_nothing(world: World) -> None:
+    row = made(world)
+    answer = act(world, row, "scale", replicas="40")
+    request = AdmissionRequest.objects.get(state="denied")
+    assert answer.headers["Location"] == world.url(f"requests/{request.pk}/")
+    assert Workload.objects.get().replicas == 2
+
+
+def test_a_wrong_change_stays_beside_its_form(world: World) -> None:
+    row = made(world)
+    answer = act(world, row, "scale", replicas="0")
+    assert answer.status_code == 400
+    assert 'id="id_scale-replicas_error"' in answer.content.decode()
+    assert act(world, row, "explode").status_code == 404
+
+
+def test_a_move_that_contradicts_its_data_is_refused_with_its_code(world: World) -> None:
+    dataset_declare(
+        tenant_id=world.acme.tenant.pk, name="far", zones=["nowhere"], actor=world.acme.actor
+    )
+    row = made(world)
+    answer = act(world, row, "placement", zones="elsewhere", datasets=["far"])
+    assert answer.status_code == 302
+    assert AdmissionRequest.objects.get(state="denied").code == "locality_conflict"
+
+
+def test_anothers_workload_is_not_there(world: World) -> None:
+    row = made(world)
+    theirs = world.browser().get(world.url(f"workloads/{row.pk}/", tenant="globex"))
+    assert theirs.status_code == 404
+
+
+def test_the_list_is_filtered_by_state_and_kind(world: World) -> None:
+    made(world)
+    browser = world.browser()
+    assert "train" in browser.get(world.url("workloads/?kind=job")).content.decode()
+    assert "Nothing like this" in browser.get(world.url("workloads/?kind=model")).content.decode()
