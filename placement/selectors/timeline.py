@@ -74,9 +74,7 @@ def _proof(proof: CleanupProof, operator: bool) -> dict[str, Any]:
     }
 
 
-def _older(
-    rows: QuerySet[Any], at: str, key: str, after: Position | None, limit: int
-) -> list[Any]:
+def _older(rows: QuerySet[Any], at: str, key: str, after: Position | None, limit: int) -> list[Any]:
     """The newest rows after a position, one more than asked for."""
     if after is not None:
         moment, last = after

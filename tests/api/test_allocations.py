@@ -191,7 +191,7 @@ def test_a_timeline_keeps_the_newest_and_pages_back_to_the_request(
     acme: Caller, host: Host
 ) -> None:
     item = leased(acme, host)
-    row = Allocation.objects.get(pk=item["id"])
+    row = Allocation.objects.get(pk=str(item["id"]))
     for count in range(600):
         events.record(
             kind="placement.allocation.note", subject=row, actor=SYSTEM, facts={"count": count}

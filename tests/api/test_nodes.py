@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuaas.kernel import clock
-from placement.audits import claims
+from placement.audits.claims import claims
 from placement.models import JoinToken, Node
 from tests.api.client import Caller, caller_of, operator_caller, order_body
 from tests.builders import a_catalogue, a_host, a_report, a_tenant

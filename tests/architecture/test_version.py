@@ -6,7 +6,7 @@ import yaml
 from django.conf import settings
 
 from gpuaas.version import VERSION
-from nodeagent.client import AGENT_VERSION
+from nodeagent.protocol import AGENT_VERSION
 from tests.architecture.tree import ROOT
 
 

@@ -9,7 +9,7 @@ import pytest
 from gpuaas.kernel.transitions import advance
 from nodeagent.protocol import DeviceMode, TopologyReport, WireError
 from nodeagent.protocol.messages import CompleteRequest
-from placement.audits import devices
+from placement.audits.claims import devices
 from placement.errors import DeviceInTwoSlots
 from placement.models import GpuDevice, Node, Slot
 from placement.services import nodes, slots, tasks
