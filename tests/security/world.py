@@ -229,6 +229,7 @@ def a_world() -> World:
             "operation_id": operation,
             "sku": "h100.slice",
             "node": "host-1",
+            "slot_id": str(host.fresh().slots.get(index=0).pk),
             "tenant": a.tenant.slug,
             "resource_class": "h100-slot",
             "kind": "not-found",
