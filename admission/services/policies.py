@@ -224,7 +224,9 @@ def policy_try_out(*, rule_id: UUID, actor: Actor, last: int = LOOK_BACK) -> Pol
 
 
 def _told(report: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in report.items() if name not in ("examples", "outcomes")}
+    return {
+        name: value for name, value in report.items() if name not in ("at", "examples", "outcomes")
+    }
 
 
 @transaction.atomic

@@ -38,9 +38,10 @@ class PolicyForm(forms.Form):
     name = forms.CharField(label="Name", max_length=60, help_text="Spans the versions of a rule.")
     actions = forms.MultipleChoiceField(
         label="Asked of",
-        choices=Action.choices,
+        choices=[(action, action.replace(".", " ").replace("_", " ")) for action in Action.values],
+        widget=forms.CheckboxSelectMultiple,
         required=False,
-        help_text="None chosen: every action.",
+        help_text="None ticked: every action.",
     )
     expression = forms.CharField(
         label="Forbidden when (CEL)",
