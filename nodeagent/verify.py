@@ -106,13 +106,14 @@ def verify_devices(task: VerifiedTask, report: TopologyReport, seen: Observation
     Raises TaskRefused. A NIC or NVMe is accepted only where the node itself says that it is
     exclusive to that slot; CPUs must lie within the slot's, memory must not exceed it.
     """
-    slots = {slot.index: slot for slot in report.slots}
+    # Slots follow UUIDs: the control plane keeps a slot's number when cards come and go.
+    slots = {slot.gpu_uuid: slot for slot in report.slots if slot.gpu_uuid is not None}
     for wanted in task_slots(task.params):
-        own = slots.get(wanted.slot_index)
-        if own is None or own.gpu_uuid is None or own.gpu_uuid != wanted.gpu_uuid:
+        own = slots.get(wanted.gpu_uuid)
+        if own is None:
             raise TaskRefused(
                 RefusalCode.DEVICE_MISMATCH,
-                f"slot {wanted.slot_index} does not have that GPU on this node",
+                f"slot {wanted.slot_index}: this node does not have that GPU",
             )
         problem = _devices_problem(wanted, own)
         if problem:

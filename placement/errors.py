@@ -146,6 +146,15 @@ class ReasonMissing(ProductError):
     unblock = "Say why, in words that help whoever reads the audit log."
 
 
+class DifferenceNotAcceptable(ProductError):
+    """A difference between a host and what was approved cannot be accepted as it is."""
+
+    code = "difference_not_acceptable"
+    status = 409
+    title = "This difference cannot be accepted now"
+    unblock = "End what holds the slot, or repair the host; then discover again and look anew."
+
+
 class NotBlocked(ProductError):
     """Only a blocked cleanup can be retried or overridden."""
 

@@ -130,6 +130,9 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("node-topology", "GET"): _FLEET,
     ("node-task-list", "GET"): _FLEET,
     ("node-slot-list", "GET"): _FLEET,
+    ("node-telemetry", "GET"): _FLEET,
+    ("node-identity", "GET"): _FLEET,
+    ("node-accept", "POST"): _NODES,
     ("node-join-token", "POST"): _NODES,
     ("node-discover", "POST"): _NODES,
     ("node-approve", "POST"): _NODES,
@@ -225,6 +228,7 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("agent-task-complete", "POST"): AGENT,
     ("agent-task-fail", "POST"): AGENT,
     ("agent-observed", "PUT"): AGENT,
+    ("agent-telemetry", "POST"): AGENT,
 }
 """Every route of the api. A route without a row is refused, and fails a test."""
 

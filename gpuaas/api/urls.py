@@ -16,6 +16,7 @@ from gpuaas.api.views import (
     entitlements,
     events,
     health,
+    hosts,
     identity,
     levels,
     members,
@@ -186,6 +187,9 @@ FLEET: list[URLPattern | URLResolver] = [
         cleanup.SlotOverrideApprove.as_view(),
         name="slot-override-approve",
     ),
+    path(f"{_NODE}/telemetry", hosts.NodeTelemetry.as_view(), name="node-telemetry"),
+    path(f"{_NODE}/identity", hosts.NodeIdentityView.as_view(), name="node-identity"),
+    path(f"{_NODE}/actions/accept", hosts.NodeAccept.as_view(), name="node-accept"),
     path(f"{_NODE}/join-tokens", nodes.NodeJoinToken.as_view(), name="node-join-token"),
     path(f"{_NODE}/actions/discover", nodes.NodeDiscover.as_view(), name="node-discover"),
     path(f"{_NODE}/actions/approve", nodes.NodeApprove.as_view(), name="node-approve"),
@@ -357,6 +361,7 @@ AGENT: list[URLPattern | URLResolver] = [
     path(f"{_TASK}/complete", agent.TaskComplete.as_view(), name="agent-task-complete"),
     path(f"{_TASK}/fail", agent.TaskFail.as_view(), name="agent-task-fail"),
     path("nodes/self/observed", agent.Observed.as_view(), name="agent-observed"),
+    path("nodes/self/telemetry", agent.Telemetry.as_view(), name="agent-telemetry"),
 ]
 
 V1 = [*ACCESS, *CATALOGUE, *LEASES, *FLEET, *TENANTS, *QUOTA, *WORKLOADS, *AUTHORITY]

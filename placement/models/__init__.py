@@ -7,10 +7,12 @@ from placement.models.allocation import (
     CleanupOverride,
     CleanupProof,
 )
+from placement.models.identity import IdentityDifference, NodeIdentity
 from placement.models.inventory import GpuDevice, Image, NodeFamily, Pool, Slot
 from placement.models.node import JoinToken, Node, NodeCredential, NodeDrain
 from placement.models.residue import SlotResidue
 from placement.models.task import NodeTask, TaskObservation
+from placement.models.telemetry import NodeTelemetry, TelemetryWindow
 from placement.models.terms import PlacementTerms, Scoring
 
 __all__ = [
@@ -20,17 +22,21 @@ __all__ = [
     "CleanupOverride",
     "CleanupProof",
     "GpuDevice",
+    "IdentityDifference",
     "Image",
     "JoinToken",
     "Node",
     "NodeCredential",
     "NodeDrain",
     "NodeFamily",
+    "NodeIdentity",
     "NodeTask",
+    "NodeTelemetry",
     "PlacementTerms",
     "Pool",
     "Scoring",
     "Slot",
     "SlotResidue",
     "TaskObservation",
+    "TelemetryWindow",
 ]

@@ -29,6 +29,7 @@ from placement.selectors.nodes import (
     task_list,
 )
 from placement.selectors.offers import Offer, image_list, offer_list, price_of
+from placement.selectors.telemetry import telemetry_history, telemetry_of
 from placement.selectors.timeline import (
     Timeline,
     allocation_timeline,
@@ -71,4 +72,6 @@ __all__ = [
     "slot_blocks",
     "slot_list",
     "task_list",
+    "telemetry_history",
+    "telemetry_of",
 ]

@@ -17,7 +17,7 @@ from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool,
 from placement.models.node import Intended
 from placement.selectors.nodes import facts_of
 from placement.services.identities import one_slot_each_or_refuse
-from placement.services.slots import layout_of
+from placement.services.slots import lay_out
 from placement.states import LIVE, NodeState, SlotState, TaskState
 from tenants.errors import NameTaken
 
@@ -180,8 +180,7 @@ def node_approve(
             reason=reason,
             changes={"approved_by": actor.as_json(), "approved_at": clock.db_now()},
         )
-    node.slot_count = max(slot.index for slot in slots) + 1
-    node.layout, node.exclusive_mask = layout_of(slots)
+    lay_out(node)
     node.save(update_fields=["family", "slot_count", "layout", "exclusive_mask"])
     if node.state == NodeState.VERIFYING:
         node = advance(node, "approve", actor=actor, reason=reason, facts={"slots": len(waiting)})

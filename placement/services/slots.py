@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from gpuaas.kernel import clock
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
+from placement.domain.identity import CARD_ADDED, CARD_ELSEWHERE, CARD_SWAPPED, Difference
 from placement.domain.wiring import NONE
 from placement.models import GpuDevice, Node, Slot
 from placement.models.inventory import NicMode
-from placement.node_tasks import TopologyReport, slot_bundle
+from placement.node_tasks import TopologyReport
+from placement.services.candidates import slot_fields
+from placement.services.identity import identity_compare
 from placement.states import NodeState, SlotState
 
 OPEN = (SlotState.CANDIDATE, SlotState.VERIFIED)
@@ -35,19 +38,28 @@ def layout_of(slots: Iterable[Slot]) -> tuple[str, int]:
     return "|".join(parts.get(k, "...") for k in range(last + 1)), mask
 
 
-def _devices(node: Node, report: TopologyReport) -> list[str]:
-    """Keep what the GPUs are; UUIDs that another node already has are an identity conflict.
+def lay_out(node: Node) -> None:
+    """Set the node's slot count, layout and mask as its slots now are; the caller saves them."""
+    slots = list(Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED).order_by("index"))
+    node.slot_count = max((slot.index for slot in slots), default=-1) + 1
+    node.layout, node.exclusive_mask = layout_of(slots)
+
+
+def _elsewhere(node: Node, report: TopologyReport) -> set[str]:
+    """Reported UUIDs that another node already has: an identity conflict.
 
     A retired node has none: its GPUs may come back in another host, or under another name.
     """
-    conflicts = []
+    uuids = [gpu.uuid for gpu in report.gpus if gpu.uuid is not None]
+    others = GpuDevice.objects.filter(uuid__in=uuids).exclude(node=node)
+    return set(others.exclude(node__state=NodeState.RETIRED).values_list("uuid", flat=True))
+
+
+def _keep_devices(node: Node, report: TopologyReport, elsewhere: set[str]) -> None:
+    """Keep what the GPUs are, but for those that another node has."""
     now = clock.db_now()
     for gpu in report.gpus:
-        if gpu.uuid is None:
-            continue
-        others = GpuDevice.objects.filter(uuid=gpu.uuid).exclude(node=node)
-        if others.exclude(node__state=NodeState.RETIRED).exists():
-            conflicts.append(gpu.uuid)
+        if gpu.uuid is None or gpu.uuid in elsewhere:
             continue
         GpuDevice.objects.update_or_create(
             uuid=gpu.uuid,
@@ -63,83 +75,82 @@ def _devices(node: Node, report: TopologyReport) -> list[str]:
                 "seen_at": now,
             },
         )
-    return conflicts
 
 
-def _sold(report: TopologyReport) -> dict[str, Slot]:
-    """The slots, of whichever node, that have the reported GPUs already."""
+def _sold(node: Node, report: TopologyReport) -> dict[str, Slot]:
+    """The slots of other nodes that have the reported GPUs already."""
     uuids = [slot.gpu_uuid for slot in report.slots if slot.gpu_uuid]
-    rows = Slot.objects.select_related("node").filter(gpu_uuid__in=uuids)
+    rows = Slot.objects.select_related("node").filter(gpu_uuid__in=uuids).exclude(node=node)
     return {slot.gpu_uuid: slot for slot in rows.exclude(state=SlotState.RETIRED)}
 
 
-def _known(node: Node, report: TopologyReport, actor: Actor) -> dict[int, Slot]:
-    """The node's slots by index. A candidate whose GPU is another one now is begun anew."""
-    told = {slot.index: slot.gpu_uuid for slot in report.slots}
+def _known(node: Node, report: TopologyReport, actor: Actor) -> dict[str, Slot]:
+    """The node's slots by UUID. A candidate whose GPU is reported no longer is taken back.
+
+    Where the GPU at its number cannot say who it is, that is unknown, and the candidate stays.
+    """
+    told = {slot.gpu_uuid for slot in report.slots}
+    nameless = {slot.index for slot in report.slots if slot.gpu_uuid is None}
     known = {}
     for slot in Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED):
-        if slot.state in OPEN and told.get(slot.index) not in (None, slot.gpu_uuid):
-            advance(slot, "retire", actor=actor, reason="another GPU is reported there")
+        if slot.state in OPEN and slot.gpu_uuid not in told and slot.index not in nameless:
+            advance(slot, "retire", actor=actor, reason="no longer reported")
         else:
-            known[slot.index] = slot
+            known[slot.gpu_uuid] = slot
     return known
 
 
 def slots_take(node: Node, report: TopologyReport, *, actor: Actor) -> list[str]:
     """Turn a report into verified candidates; the node is locked. Returns what differs.
 
-    Candidates follow the report. Approved slots stay as they are: a difference is returned
-    in words, for an operator to see and decide.
+    Slots follow the UUIDs of their GPUs and keep their numbers, whatever numbers a report has.
+    Candidates follow the report. Approved slots stay as they are: a difference is kept under its
+    name for an operator to decide, and returned in words.
     """
-    differences = [f"GPU {uuid} belongs to another node" for uuid in _devices(node, report)]
-    conflicted = {text.split()[1] for text in differences}
-    known = _known(node, report, actor)
-    sold = _sold(report)
-    seen: set[int] = set()
+    elsewhere = _elsewhere(node, report)
+    found = identity_compare(node, report, elsewhere=elsewhere, actor=actor)
+    _keep_devices(node, report, elsewhere)
+    said = [f"GPU {uuid} belongs to another node" for uuid in sorted(elsewhere)]
+    said += [_words(one) for one in found if one.code not in (CARD_ADDED, CARD_ELSEWHERE)]
+    # A card in another's place is offered once somebody has accepted that the other is gone.
+    waiting = {one.discovered["gpu_uuid"] for one in found if one.code == CARD_SWAPPED}
+    known, sold = _known(node, report, actor), _sold(node, report)
+    taken = {slot.index for slot in known.values()}
     for candidate in report.slots:
-        seen.add(candidate.index)
-        if candidate.gpu_uuid is None:
-            differences.append(f"slot {candidate.index}: the GPU has no UUID; it is not sold")
+        uuid = candidate.gpu_uuid
+        if uuid is None:
+            said.append(f"slot {candidate.index}: the GPU has no UUID; it is not sold")
             continue
-        if candidate.gpu_uuid in conflicted:
+        if uuid in elsewhere or uuid in waiting:
             continue
-        held = sold.get(candidate.gpu_uuid)
-        if held is not None and (held.node_id, held.index) != (node.pk, candidate.index):
-            differences.append(
-                f"slot {candidate.index}: its GPU {candidate.gpu_uuid} is slot {held.index} of "
+        held = sold.get(uuid)
+        if held is not None:
+            said.append(
+                f"slot {candidate.index}: its GPU {uuid} is slot {held.index} of "
                 f"{held.node.name}; retire that node or put the GPU back, then discover again"
             )
             continue
-        devices, uids = slot_bundle(candidate, node.num)
-        fields = {
-            "gpu_uuid": candidate.gpu_uuid,
-            "gpu_index": candidate.gpu_index,
-            "numa": candidate.numa,
-            "switch": candidate.switch or "",
-            "nvlink_domain": candidate.nvlink_domain or "",
-            "cpuset": candidate.cpuset or "",
-            "memory_bytes": candidate.memory_bytes,
-            "nic": candidate.nic or "",
-            "nic_mode": candidate.nic_mode.value,
-            "nvme": candidate.nvme or "",
-            "nvme_mode": candidate.nvme_mode.value,
-            "devices": devices,
-            "device_uids": uids,
-        }
-        slot = known.get(candidate.index)
+        slot = known.get(uuid)
         if slot is None:
-            slot = Slot.objects.create(node=node, index=candidate.index, **fields)
+            index = candidate.index if candidate.index not in taken else _free(taken)
+            taken.add(index)
+            fields = slot_fields(candidate, index, node.num)
+            slot = Slot.objects.create(node=node, index=index, **fields)
         elif slot.state in OPEN:
+            fields = slot_fields(candidate, slot.index, node.num)
             for name, value in fields.items():
                 setattr(slot, name, value)
             slot.save(update_fields=list(fields))
-        elif slot.devices != devices:
-            differences.append(f"slot {slot.index}: reported otherwise than approved")
         if slot.state == SlotState.CANDIDATE:
             advance(slot, "verify", actor=actor, reason="reported")
-    for index, slot in known.items():
-        if index not in seen:
-            differences.append(f"slot {index}: no longer reported")
-            if slot.state in OPEN:
-                advance(slot, "retire", actor=actor, reason="no longer reported")
-    return differences
+    return said
+
+
+def _free(taken: set[int]) -> int:
+    """The lowest number that no slot has."""
+    return next(index for index in range(len(taken) + 1) if index not in taken)
+
+
+def _words(one: Difference) -> str:
+    where = "the host" if one.slot_index is None else f"slot {one.slot_index}"
+    return f"{where}: {one.detail} ({one.code})"

@@ -178,6 +178,7 @@ OPTIONAL: dict[str, set[str]] = {
     "agent-task-complete": {"evidence"},
     "agent-task-fail": {"evidence"},
     "agent-observed": {"intended_use"},
+    "agent-telemetry": {"lost"},
 }
 
 

@@ -375,6 +375,13 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "agent-task-heartbeat": {"lease_epoch": 1, "step": "x", "percent": 1},
     "agent-task-complete": {**_LEASE, "result": {}},
     "agent-task-fail": {**_LEASE, "code": "x", "detail": "", "retryable": False},
+    "node-accept": {**_REASON, "slot_index": 0},
+    "agent-telemetry": {
+        "boot_id": BOOT,
+        "windows": [
+            {"seq": 1, "began_at": 0, "ended_at": 60, "source": "simulated", "devices": []}
+        ],
+    },
     "agent-observed": {
         "boot_id": BOOT,
         "seq": 9,

@@ -18,8 +18,9 @@ from placement.node_tasks import (
     LeaseRequest,
     ObservedReport,
     RenewRequest,
+    TelemetryReport,
 )
-from placement.services import agents, observed, tasks
+from placement.services import agents, observed, tasks, telemetry
 
 
 class Join(OpenView):
@@ -103,3 +104,14 @@ class Observed(AgentView):
         """A full report of VMs, devices and conditions."""
         message = message_of(request, ObservedReport)
         return answered(observed.node_observed(node=self.node, message=message))
+
+
+class Telemetry(AgentView):
+    """What the host measured of itself."""
+
+    schema = None
+
+    def post(self, request: Request) -> Response:
+        """Windows that are finished; one that is known already changes nothing."""
+        message = message_of(request, TelemetryReport)
+        return answered(telemetry.telemetry_take(node=self.node, message=message))
