@@ -159,6 +159,15 @@ class DataSetUnknown(ProductError):
     unblock = "Declare the data set first, with the zones, racks or nodes that hold it."
 
 
+class StorageNotOffered(ProductError):
+    """The storage that is needed is not offered, or not any more."""
+
+    code = "storage_not_offered"
+    status = 409
+    title = "The storage that this needs is not offered"
+    unblock = "Ask for another kind of storage, or ask the operator which storage there is."
+
+
 class LocalityConflict(ProductError):
     """No place satisfies all that was required at once."""
 

@@ -95,6 +95,8 @@ class Change:
                 "resource_class": self.resource_class,
                 "asked_milli": self.asked_milli,
                 "email_domain": self.email_domain,
+                "storage": [],
+                "neighbours": "",
             },
             "quota": quota_seen(self.quota),
             "time": {"hour": self.hour, "weekday": self.weekday},

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from admission.domain.facts import Facts, Holding, Quota
-from admission.domain.locality import Conflict, Near, near
+from admission.domain.locality import Conflict, Near, Wish, missing_storage, near, wishes
 from admission.domain.policy import Answer
+from admission.domain.sharing import OWN_TENANT
 from admission.domain.sharing import RANK as ISOLATION_RANK
 from tenants.domain.caps import Ask as CapsAsk
 from tenants.domain.caps import first_breach
@@ -301,6 +302,9 @@ def _isolation(facts: Facts) -> Gate:
     promised = ISOLATION_RANK.get(facts.tier_isolation, 0)
     given = ISOLATION_RANK.get(facts.sku_isolation, 0)
     numbers = {"promised": facts.tier_isolation, "given": facts.sku_isolation}
+    if facts.neighbours == OWN_TENANT:
+        given = max(given, ISOLATION_RANK["node"])
+        numbers["given"], numbers["neighbours"] = "node", facts.neighbours
     if given < promised:
         return Gate(
             "isolation",
@@ -309,12 +313,20 @@ def _isolation(facts: Facts) -> Gate:
             f"The tier promises {facts.tier_isolation}, the SKU gives {facts.sku_isolation}.",
             numbers,
         )
+    if facts.neighbours == OWN_TENANT:
+        detail = "Its node takes no other tenant's work while it is there."
+        return Gate("isolation", True, detail=detail, facts=numbers)
     return Gate("isolation", True, detail=f"The SKU gives {facts.sku_isolation}.", facts=numbers)
 
 
 def place_of(facts: Facts) -> Near | Conflict:
     """Where the request has to run."""
-    return near(facts.zones, facts.data)
+    return near(facts.zones, facts.data, facts.storage, facts.stores)
+
+
+def wishes_of(facts: Facts) -> tuple[Wish, ...]:
+    """Where the request would rather run, the best first."""
+    return wishes(facts.zones, facts.data, facts.storage, facts.stores)
 
 
 def _locality(facts: Facts) -> Gate:
@@ -326,17 +338,41 @@ def _locality(facts: Facts) -> Gate:
             f"The tenant has no data set {facts.data_unknown[0]!r}.",
             {"datasets": list(facts.data_unknown)},
         )
-    if not facts.zones and not facts.data:
+    if not facts.zones and not facts.data and not facts.storage:
         return Gate("locality", True, detail="The request names no data to stay near.")
+    seen = {
+        "datasets": [f"{d.name} v{d.version}" for d in facts.data],
+        "zones": list(facts.zones),
+        **_storage_seen(facts),
+    }
+    gone = missing_storage(facts.storage, facts.data, facts.stores)
+    if gone:
+        detail = f"Nobody offers {', '.join(gone)}."
+        return Gate(
+            "locality", False, "storage_not_offered", detail, {**seen, "missing": list(gone)}
+        )
     where = place_of(facts)
-    seen = {"datasets": [f"{d.name} v{d.version}" for d in facts.data], "zones": list(facts.zones)}
     if isinstance(where, Conflict):
         wants = "; ".join(f"{who}: {', '.join(names)}" for who, names in where.wants)
         return Gate(
             "locality", False, "locality_conflict", f"No {where.kind} for all: {wants}.", seen
         )
     detail = "It may run anywhere." if where.anywhere else "It runs where its data lies."
+    rather = [d.name for d in facts.data if not d.required]
+    if rather:
+        detail = f"{detail} It goes near {', '.join(rather)} if there is room."
+        seen["preferred"] = rather
     return Gate("locality", True, detail=detail, facts={**seen, **where.as_json()})
+
+
+def _storage_seen(facts: Facts) -> dict[str, Any]:
+    """The storage that was asked for, or on which the data lies; empty when there is none."""
+    named = {name for d in facts.data for name in d.storage}
+    if not facts.storage and not named:
+        return {}
+    used = [s for s in facts.stores if s.name in named or s.kind in facts.storage]
+    told = [f"{s.name} v{s.version} ({s.kind}): {', '.join(s.zones) or 'every zone'}" for s in used]
+    return {"storage": list(facts.storage), "stores": told}
 
 
 BEFORE: tuple[Callable[[Facts], Gate], ...] = (_identity, _tenant_state, _entitlement)

@@ -10,8 +10,8 @@ from typing import Any
 
 from admission.domain import policy
 from admission.domain.headroom import Headroom
-from admission.domain.locality import Data
-from admission.domain.sharing import SharingAnswer
+from admission.domain.locality import Data, Store
+from admission.domain.sharing import ANY_TENANT, SharingAnswer
 from tenants.domain.caps import Caps
 from tenants.domain.cohorts import Pot, Share, Tree, available
 
@@ -149,6 +149,9 @@ class Facts:
     zones: tuple[str, ...] = ()
     data: tuple[Data, ...] = ()
     data_unknown: tuple[str, ...] = ()
+    storage: tuple[str, ...] = ()
+    stores: tuple[Store, ...] = ()
+    neighbours: str = ANY_TENANT
     sharing: SharingAnswer | None = None
     headroom: Headroom | None = None
     hour: int = 0
@@ -186,6 +189,8 @@ class Facts:
                 "resource_class": self.resource_class,
                 "asked_milli": 0,
                 "email_domain": "",
+                "storage": list(self.storage[: policy.MAX_LIST]),
+                "neighbours": self.neighbours,
             },
             "quota": quota_seen(quota),
             "time": {"hour": self.hour, "weekday": self.weekday},

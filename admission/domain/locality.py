@@ -3,12 +3,16 @@
 A data set that is required binds the request to the places that hold it; one that is
 preferred only orders the choice. Several requirements hold at once: their places are
 intersected, kind by kind (zones, racks, nodes); a kind nobody requires binds nothing.
+
+Storage is reached from zones. A data set that names storage lies in every zone from which one
+of its storages is reached; a request that needs a kind of storage runs in a zone from which one
+of that kind is reached. Storage without zones is reached from everywhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -22,6 +26,17 @@ class Data:
     racks: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     required: bool = True
+    storage: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A storage system as the platform's operator declared it; no zones: reached from all."""
+
+    name: str
+    kind: str
+    version: int
+    zones: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +66,71 @@ class Conflict:
     wants: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def near(zones: Sequence[str], data: Sequence[Data]) -> Near | Conflict:
-    """Where a request with these zones and data sets has to run, or why nowhere."""
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A place where it would rather run, and the preferred data sets that lie there."""
+
+    names: tuple[str, ...]
+    near: Near
+
+
+def reach(stores: Sequence[Store]) -> tuple[str, ...] | None:
+    """The zones from which one of these is reached; None: from everywhere."""
+    if any(not store.zones for store in stores):
+        return None
+    return tuple(sorted({zone for store in stores for zone in store.zones}))
+
+
+def _holding(data: Data, stores: Sequence[Store]) -> list[Store]:
+    return [store for store in stores if store.name in data.storage]
+
+
+def _on_storage(data: Data) -> str:
+    return f"{data.name} on {', '.join(data.storage)}"
+
+
+def missing_storage(
+    kinds: Sequence[str], data: Sequence[Data], stores: Sequence[Store]
+) -> tuple[str, ...]:
+    """What of the storage that is needed nobody offers: kinds, and storage of required data."""
+    offered = {store.kind for store in stores}
+    gone = [kind for kind in kinds if kind not in offered]
+    must = [d for d in data if d.required and d.storage]
+    return (*gone, *(_on_storage(d) for d in must if not _holding(d, stores)))
+
+
+def _wants(
+    zones: Sequence[str], data: Sequence[Data], kinds: Sequence[str], stores: Sequence[Store]
+) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
+    """Who requires which zones, racks and nodes."""
+    must = [d for d in data if d.required]
+    wants = {
+        kind: [(d.name, getattr(d, kind)) for d in must if getattr(d, kind)]
+        for kind in ("zones", "racks", "nodes")
+    }
+    if zones:
+        wants["zones"].insert(0, ("the request", tuple(zones)))
+    needed = [(_on_storage(d), _holding(d, stores)) for d in must if d.storage]
+    needed += [(f"{k} storage", [s for s in stores if s.kind == k]) for k in kinds]
+    for who, offered in needed:
+        reached = reach(offered)
+        if reached is not None:
+            wants["zones"].append((who, reached))
+    return wants
+
+
+def near(
+    zones: Sequence[str],
+    data: Sequence[Data],
+    kinds: Sequence[str] = (),
+    stores: Sequence[Store] = (),
+) -> Near | Conflict:
+    """Where a request with these zones, data sets and kinds of storage has to run, or why nowhere.
+
+    ``stores`` are those that are offered now.
+    """
     bound: dict[str, tuple[str, ...]] = {}
-    for kind in ("zones", "racks", "nodes"):
-        wants = [("the request", tuple(zones))] if kind == "zones" and zones else []
-        wants += [(d.name, getattr(d, kind)) for d in data if d.required and getattr(d, kind)]
+    for kind, wants in _wants(zones, data, kinds, stores).items():
         if not wants:
             bound[kind] = ()
             continue
@@ -69,10 +143,22 @@ def near(zones: Sequence[str], data: Sequence[Data]) -> Near | Conflict:
     return Near(**bound)
 
 
-def preferred(data: Sequence[Data]) -> Near:
-    """Where it would rather run: the places of the data sets that are only preferred."""
-    out: dict[str, tuple[str, ...]] = {}
-    for kind in ("zones", "racks", "nodes"):
-        names = {name for d in data if not d.required for name in getattr(d, kind)}
-        out[kind] = tuple(sorted(names))
-    return Near(**out)
+def wishes(
+    zones: Sequence[str],
+    data: Sequence[Data],
+    kinds: Sequence[str] = (),
+    stores: Sequence[Store] = (),
+) -> tuple[Wish, ...]:
+    """Where it would rather run, of where it may: near all preferred data, then near each.
+
+    A data set that is nowhere within reach is passed over.
+    """
+    rather = [d for d in data if not d.required]
+    must = [d for d in data if d.required]
+    plain = near(zones, must, kinds, stores)
+    out: list[Wish] = []
+    for chosen in ([rather] if len(rather) > 1 else []) + [[d] for d in rather]:
+        place = near(zones, [*must, *(replace(d, required=True) for d in chosen)], kinds, stores)
+        if isinstance(place, Near) and place != plain:
+            out.append(Wish(tuple(d.name for d in chosen), place))
+    return tuple(out)

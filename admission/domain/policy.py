@@ -52,6 +52,8 @@ SAMPLE: Final[dict[str, Any]] = {
         "resource_class": "h100-slot",
         "asked_milli": 0,
         "email_domain": "",
+        "storage": ["parallel"],
+        "neighbours": "any",
     },
     "quota": {"limit_milli": 8000, "used_milli": 0, "borrowed_milli": 0, "free_milli": 8000},
     "time": {"hour": 12, "weekday": 3},
@@ -59,7 +61,8 @@ SAMPLE: Final[dict[str, Any]] = {
 """Every fact a rule may name, with a value of its type.
 
 ``kind`` is lease, job, service or model, or the change that is asked for: signup, deletion or
-increase. ``asked_milli`` is what an increase asks for, ``email_domain`` whose address signs up.
+increase. ``asked_milli`` is what an increase asks for, ``email_domain`` whose address signs up,
+``neighbours`` (any or own) says which tenants may have work on the same node.
 """
 
 

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 RANK: Final = {"shared": 0, "mig": 1, "gpu": 2, "vm": 3, "node": 4, "cluster": 5}
-MODES: Final = {"none": "gpu", "shared": "shared", "mig": "mig"}
+MODES: Final = {"none": "gpu", "shared": "shared", "mig": "mig", "node": "node"}
 """What each mode gives between those who share."""
+ANY_TENANT: Final = "any"
+OWN_TENANT: Final = "own"
+"""Whose work may be on the same node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ def eligible(mode: str, *, shape: str, tier_isolation: str, sku_isolation: str) 
     """Whether a workload may share at all in this mode, by its tier and its SKU."""
     if mode == "none":
         return SharingAnswer(detail="The GPUs are its own.")
+    if mode == "node":
+        return SharingAnswer(detail="No other tenant is on its nodes.")
     given = MODES.get(mode)
     if given is None:
         return SharingAnswer("sharing_not_eligible", f"There is no mode {mode!r}.")
@@ -56,6 +61,16 @@ def eligible(mode: str, *, shape: str, tier_isolation: str, sku_isolation: str) 
             "sharing_not_eligible", f"The SKU is sold with {sku_isolation}; {mode} gives {given}."
         )
     return SharingAnswer(detail=f"{mode} gives the isolation that is promised.")
+
+
+def neighbours_of(mode: str, *, tier_isolation: str, shape: str) -> str:
+    """Whose work may be on the same node, by what the workload shares and its tier promises.
+
+    A tier that promises a node keeps it for the tenant, also where less than all of it is
+    leased. A whole node is nobody else's anyway; a cluster of its own is more than a node.
+    """
+    alone = mode == "node" or tier_isolation == "node"
+    return OWN_TENANT if alone and shape != "baremetal" else ANY_TENANT
 
 
 def compatible(mode: str, sharers: list[Sharer], *, gpu_bytes: int | None) -> SharingAnswer:

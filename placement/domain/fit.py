@@ -26,6 +26,8 @@ from placement.domain.terms import FREE, Alone, Own, Terms
 from placement.domain.wiring import beside, groups, numa_masks
 
 USUAL = Lookahead()
+NO_WISH = -1
+"""Which of a request's wishes about its place is met here, where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Place:
     layout: str
     exclusive_mask: int = 0
     held: tuple[Held, ...] | None = None
+    wish: int = NO_WISH
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class Option:
     generation: int
     mask: int
     score: tuple[int, ...]
+    wish: int = NO_WISH
 
     def explained(self) -> dict[str, object]:
         """The score in words, for the decision trace."""
@@ -200,7 +204,7 @@ def best_option(place: Place, want: Want, ahead: Lookahead = USUAL) -> Option | 
     scored = _scored(place, want, ahead)
     if scored is None:
         return None
-    return Option(place.num, place.generation, scored[1], scored[0])
+    return Option(place.num, place.generation, scored[1], scored[0], place.wish)
 
 
 def rank(
@@ -209,7 +213,9 @@ def rank(
     """The options in order of preference, at most ``limit``."""
     scored = [(*found, place) for place in places if (found := _scored(place, want, ahead))]
     first = sorted(scored, key=itemgetter(0))[:limit]
-    return [Option(place.num, place.generation, mask, score) for score, mask, place in first]
+    return [
+        Option(place.num, place.generation, mask, score, place.wish) for score, mask, place in first
+    ]
 
 
 class Board:
@@ -276,7 +282,8 @@ class Board:
             score, mask, generation = heap[0]
             open_ = score[-1] not in self._closed
             if open_ and self._places[score[-1]].generation == generation:
-                return Option(score[-1], generation, mask, score)
+                wish = self._places[score[-1]].wish
+                return Option(score[-1], generation, mask, score, wish)
             heappop(heap)
         return None
 

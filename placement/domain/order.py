@@ -12,7 +12,9 @@ WHOLE_NODE = 0
 class AllocationOrder:
     """One request for capacity, as the tenant wrote it.
 
-    ``slots`` is None for the SKU's smallest size; whole-node SKUs take no number.
+    ``slots`` is None for the SKU's smallest size; whole-node SKUs take no number. ``storage``
+    names kinds of storage that have to be reached from where it runs. ``sharing`` is the mode
+    of the workload that it is for.
     """
 
     sku: str
@@ -24,4 +26,6 @@ class AllocationOrder:
     tier: str = ""
     zones: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
+    storage: tuple[str, ...] = ()
     band: int | None = None
+    sharing: str = ""

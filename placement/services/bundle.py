@@ -76,15 +76,18 @@ def hostname_of(name: str, allocation_id: UUID) -> str:
     return f"{slug_of(name, limit=40) or 'gpu'}-{allocation_id.hex[-8:]}"
 
 
-def capacity_gate(options: Sequence[Option]) -> dict[str, Any]:
+def capacity_gate(item: Item, options: Sequence[Option]) -> dict[str, Any]:
     """The last gate, as it is stored when it let the request through."""
-    return {
-        "gate": "capacity",
-        "passed": True,
-        "code": "",
-        "detail": f"{len(options)} places compared.",
-        "facts": {"places": len(options)},
-    }
+    detail = f"{len(options)} places compared."
+    facts: dict[str, Any] = {"places": len(options)}
+    wishes = item.where.prefer if item.where is not None else ()
+    if wishes:
+        met = wishes[options[0].wish].names if options[0].wish < len(wishes) else ()
+        said = f"It is near {', '.join(met)}." if met else "Nothing was free near preferred data."
+        wanted = sorted({name for wish in wishes for name in wish.names})
+        detail = f"{detail} {said}"
+        facts |= {"preferred": wanted, "preferred_met": list(met)}
+    return {"gate": "capacity", "passed": True, "code": "", "detail": detail, "facts": facts}
 
 
 def _row(i: int, item: Item, options: Sequence[Option], whole_name: str) -> dict[str, Any]:
@@ -110,7 +113,7 @@ def _row(i: int, item: Item, options: Sequence[Option], whole_name: str) -> dict
         "spec": item.spec,
         "actor": item.actor.as_json(),
         "decision": str(item.decision_id),
-        "gates": [*(g.as_json() for g in item.verdict.gates), capacity_gate(options)],
+        "gates": [*(g.as_json() for g in item.verdict.gates), capacity_gate(item, options)],
         "runner_up": options[1].explained() if len(options) > 1 else None,
         "why": f"{whole_name}; first choice {json.dumps(options[0].explained())}",
         "envelope_version": who.quota.version if who.quota else 0,

@@ -149,7 +149,8 @@ def _place_locked(item: Item, where: Target, ahead: Sequence[Item]) -> Result:
             break
         with transaction.atomic():
             places = [_left(p, gone) for p in locked(where, item.want, first[0].num)]
-            options = rank(places, item.want, limit=1, ahead=outlook)
+            best = rank(places, item.want, limit=1, ahead=outlook)
+            options = [replace(option, wish=first[0].wish) for option in best]
             done = commit([(item, options)], skip_locked=False) if options else {}
             # A lost try lets its node go: the next one may need another.
             transaction.set_rollback(0 not in done)

@@ -110,7 +110,8 @@ def move_renewed(request: AdmissionRequest) -> bool:
 
     The request is locked. What it asks for grows and shrinks with the workload.
     """
-    workload = Workload.objects.get(pk=request.workload_id)
+    workload = request.workload
+    assert workload is not None
     replicas, moves = move_of(workload)
     if not replicas:
         return False

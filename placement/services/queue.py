@@ -130,6 +130,8 @@ def _ask(row: AdmissionRequest) -> Ask:
         tier=row.spec.get("tier", ""),
         zones=tuple(row.spec.get("zones", [])),
         datasets=tuple(row.spec.get("datasets", [])),
+        storage=tuple(row.spec.get("storage", [])),
+        sharing=row.spec.get("sharing", ""),
         band=row.spec.get("band"),
     )
     assert row.tenant_id is not None  # both by a constraint of the table

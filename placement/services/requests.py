@@ -10,10 +10,11 @@ from uuid import UUID
 from django.db import transaction
 
 from admission import rules
-from admission.domain.decide import Gate, Judge, Verdict, decide
+from admission.domain.decide import Gate, Judge, Verdict, decide, place_of, wishes_of
 from admission.domain.facts import Facts, Holding
-from admission.domain.locality import Conflict, near
+from admission.domain.locality import Conflict
 from admission.domain.policy import judge
+from admission.domain.sharing import OWN_TENANT, neighbours_of
 from admission.models import AdmissionRequest, Decision
 from admission.snapshots import Authority
 from gpuaas.kernel import clock, events, ids, prepared, workflow
@@ -22,6 +23,7 @@ from gpuaas.kernel.errors import FieldError, InvalidRequest, NotFound, ProductEr
 from gpuaas.kernel.transitions import advance
 from placement.domain.fit import Want
 from placement.domain.order import WHOLE_NODE, AllocationOrder
+from placement.domain.terms import Alone
 from placement.services.bundle import Item, as_json
 from placement.snapshots import Ask, Look, Target, image_of
 from placement.snapshots.look import MOST_SLOTS
@@ -132,6 +134,9 @@ def item_of(
         zones=order.zones,
         data=met.data,
         data_unknown=tuple(sorted(set(order.datasets) - {d.name for d in met.data})),
+        storage=order.storage,
+        stores=met.stores,
+        neighbours=neighbours_of(order.sharing, tier_isolation=who.tier_isolation, shape=who.shape),
         sharing=ask.sharing,
         headroom=ask.headroom,
         hour=who.hour,
@@ -139,6 +144,8 @@ def item_of(
         policy_version=rules.version_of(who.policy_stamp),
     )
     terms = met.terms
+    if facts.neighbours == OWN_TENANT:
+        terms = replace(terms, alone=max(terms.alone, Alone.NODE))
     matters = met.fenced or terms.about_tenants
     want = Want(
         size,
@@ -184,17 +191,28 @@ def item_of(
 
 
 def _where(met: Look, facts: Facts) -> Target | None:
-    """The target, bound to the places that zones and required data leave."""
-    if met.where is None or not (facts.zones or facts.data):
+    """The target, bound to the places that zones, storage and required data leave.
+
+    Preferred data binds nothing: it orders the places.
+    """
+    if met.where is None or not (facts.zones or facts.data or facts.storage):
         return met.where
-    place = near(facts.zones, facts.data)
-    return met.where if isinstance(place, Conflict) else replace(met.where, near=place)
+    place = place_of(facts)
+    if isinstance(place, Conflict):
+        return met.where
+    return replace(met.where, near=place, prefer=wishes_of(facts))
 
 
 def _placed_by(order: AllocationOrder) -> dict[str, Any]:
     """The wishes about where and when, kept with the request if there are any."""
-    parts = {"zones": list(order.zones), "datasets": list(order.datasets), "band": order.band}
-    return {name: value for name, value in parts.items() if value not in ([], None)}
+    parts = {
+        "zones": list(order.zones),
+        "datasets": list(order.datasets),
+        "storage": list(order.storage),
+        "band": order.band,
+        "sharing": order.sharing,
+    }
+    return {name: value for name, value in parts.items() if value not in ([], None, "")}
 
 
 def _holding(met: Look, more_hour_micro: int) -> Holding | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from placement.domain.fit import Option, Place, Want, rank
+from placement.domain.fit import NO_WISH, Option, Place, Want, rank
 from placement.domain.lookahead import Lookahead
 from placement.snapshots import Target, candidates, size_of
 
@@ -12,6 +13,21 @@ GROWTH = 4
 
 
 def pages(where: Target, want: Want, ahead: Lookahead, *, at_once: int) -> Iterator[list[Place]]:
+    """Nodes that hold the size: where the request would rather be first, then wherever it may.
+
+    Each place says which wish it meets.
+    """
+    plain = replace(where, prefer=())
+    for level, wish in enumerate(where.prefer):
+        close = replace(plain, near=wish.near)
+        for page in _pages(close, want, ahead, at_once=at_once):
+            yield [replace(place, wish=level) for place in page]
+    none_met = len(where.prefer) if where.prefer else NO_WISH
+    for page in _pages(plain, want, ahead, at_once=at_once):
+        yield [replace(place, wish=none_met) for place in page] if where.prefer else page
+
+
+def _pages(where: Target, want: Want, ahead: Lookahead, *, at_once: int) -> Iterator[list[Place]]:
     """Nodes that hold the size, those first that cost usual requests least room.
 
     The first page is all that is needed unless it matters who holds what: then more follow,

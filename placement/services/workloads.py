@@ -63,6 +63,7 @@ class WorkloadOrder:
     wait: bool = False
     zones: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
+    storage: tuple[str, ...] = ()
     band: int | None = None
     batch_size: int | None = None
     spec: Mapping[str, Any] = field(default_factory=dict)
@@ -78,6 +79,7 @@ class WorkloadOrder:
             wait=self.wait,
             zones=self.zones,
             datasets=self.datasets,
+            storage=self.storage,
             band=self.band,
         )
         return replace(made, **changes)
@@ -150,6 +152,7 @@ def workload_create(
                 "ssh_keys": [str(key) for key in order.ssh_key_ids],
                 "zones": list(order.zones),
                 "datasets": list(order.datasets),
+                "storage": list(order.storage),
             },
         )
 
@@ -174,6 +177,8 @@ def _order_of(row: Workload, **changes: Any) -> AllocationOrder:
         ssh_key_ids=tuple(UUID(key) for key in row.spec.get("ssh_keys", [])),
         zones=tuple(row.spec.get("zones", [])),
         datasets=tuple(row.spec.get("datasets", [])),
+        storage=tuple(row.spec.get("storage", [])),
+        sharing=row.spec.get("sharing", ""),
     )
     return replace(made, **changes)
 
@@ -313,7 +318,10 @@ def workload_batch_size(*, workload_id: UUID, batch_size: int, actor: Actor) -> 
 
 
 def gpu_sharing(*, workload_id: UUID, mode: str, actor: Actor) -> Ticket:
-    """Say how a workload may share its GPUs: none, shared or mig, by its tier and its SKU."""
+    """Say what a workload shares: none, shared, mig, or node, by its tier and its SKU.
+
+    ``node`` keeps other tenants off the nodes of whatever is placed for it from now on.
+    """
     row = _workload(workload_id)
     tier = row.tenant.tier
     answer = eligible(

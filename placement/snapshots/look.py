@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from admission.domain.headroom import Headroom
-from admission.domain.locality import Data
+from admission.domain.locality import Data, Store
 from admission.domain.sharing import SharingAnswer
 from admission.snapshots import AUTHORITY, WIDTH, Authority, authority_from
 from gpuaas.kernel import prepared
@@ -25,15 +25,16 @@ _ASK_ONE: Final = """
 WITH ask AS (
     SELECT 1 AS i, %(tenant)s::uuid AS tenant, %(project)s::uuid AS project, %(sku)s::text AS sku,
            %(slots)s::int AS slots, %(image)s::text AS image, %(keys)s::uuid[] AS keys,
-           %(data)s::text[] AS data)
+           %(data)s::text[] AS data, %(storage)s::text[] AS storage)
 """
 _ASK_MANY: Final = """
 WITH ask AS (
     SELECT i, tenant, project, sku, slots, image, keys::uuid[],
-           ARRAY(SELECT jsonb_array_elements_text(data::jsonb)) AS data
+           ARRAY(SELECT jsonb_array_elements_text(data::jsonb)) AS data,
+           ARRAY(SELECT jsonb_array_elements_text(storage::jsonb)) AS storage
       FROM unnest(%(tenant)s::uuid[], %(project)s::uuid[], %(sku)s::text[], %(slots)s::int[],
-                  %(image)s::text[], %(keys)s::text[], %(data)s::text[])
-           WITH ORDINALITY AS x(tenant, project, sku, slots, image, keys, data, i))
+                  %(image)s::text[], %(keys)s::text[], %(data)s::text[], %(storage)s::text[])
+           WITH ORDINALITY AS x(tenant, project, sku, slots, image, keys, data, storage, i))
 """
 _MET: Final = (
     ", who AS MATERIALIZED ("
@@ -51,11 +52,15 @@ SELECT who.*,
        pool.id, family.id, family.slots,
        CASE WHEN ask.data <> '{}' THEN (
             SELECT jsonb_agg(jsonb_build_array(d.name, d.version, d.zones, d.racks, d.nodes,
-                                               d.required))::text
+                                               d.required, d.storage))::text
               FROM (SELECT DISTINCT ON (v.name) v.* FROM tenants_dataset v
                      WHERE v.tenant_id = who.tenant_id AND v.name = ANY (ask.data)
                        AND v.retired_at IS NULL
                      ORDER BY v.name, v.version DESC) d) END,
+       CASE WHEN ask.data <> '{}' OR ask.storage <> '{}' THEN (
+            SELECT jsonb_agg(jsonb_build_array(s.name, s.kind, s.version, s.zones))::text
+              FROM (SELECT DISTINCT ON (v.name) v.* FROM tenants_storage v
+                     WHERE v.retired_at IS NULL ORDER BY v.name, v.version DESC) s) END,
        CASE WHEN who.caps IS NOT NULL THEN ARRAY[
             (SELECT count(*) FROM placement_allocation a
               WHERE a.tenant_id = who.tenant_id AND a.state NOT IN ('released')),
@@ -155,6 +160,7 @@ class Look:
     where: Target | None
     pool_known: bool
     data: tuple[Data, ...]
+    stores: tuple[Store, ...]
     usage: Usage | None
     terms: Terms = FREE
     fenced: bool = False
@@ -193,12 +199,17 @@ def _place(line: str) -> Place:
 
 
 def _data(row: Sequence[Any]) -> Data:
-    name, version, zones, racks, nodes, required = row
-    return Data(name, version, tuple(zones), tuple(racks), tuple(nodes), required)
+    name, version, zones, racks, nodes, required, storage = row
+    return Data(name, version, tuple(zones), tuple(racks), tuple(nodes), required, tuple(storage))
+
+
+def _store(row: Sequence[Any]) -> Store:
+    name, kind, version, zones = row
+    return Store(name, kind, version, tuple(zones))
 
 
 def _looked(row: Sequence[Any]) -> Look:
-    known, keys, pool, family, slots, data, usage, terms, fenced, *more = row[WIDTH:]
+    known, keys, pool, family, slots, data, stores, usage, terms, fenced, *more = row[WIDTH:]
     waits, places = more or (False, None)
     return Look(
         authority=authority_from(row),
@@ -207,6 +218,7 @@ def _looked(row: Sequence[Any]) -> Look:
         where=Target(pool, family, slots) if pool and family else None,
         pool_known=pool is not None,
         data=tuple(map(_data, json.loads(data))) if data else (),
+        stores=tuple(map(_store, json.loads(stores))) if stores else (),
         usage=Usage(*usage) if usage else None,
         terms=merged(json.loads(terms)) if terms else FREE,
         fenced=fenced,
@@ -230,6 +242,7 @@ def look(ask: Ask) -> Look | None:
             "image": ask.order.image,
             "keys": list(ask.order.ssh_key_ids),
             "data": list(ask.order.datasets),
+            "storage": list(ask.order.storage),
             **_defaults(),
         },
     )
@@ -248,6 +261,7 @@ def look_many(asks: Sequence[Ask]) -> list[Look | None]:
             "image": [ask.order.image for ask in asks],
             "keys": ["{" + ",".join(map(str, ask.order.ssh_key_ids)) + "}" for ask in asks],
             "data": [json.dumps(ask.order.datasets) for ask in asks],
+            "storage": [json.dumps(ask.order.storage) for ask in asks],
             **_defaults(),
         },
     )

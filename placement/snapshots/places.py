@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from admission.domain.locality import Near
+from admission.domain.locality import Near, Wish
 from gpuaas.kernel import prepared
 from placement.domain.fit import Held, Place, Want
 from placement.domain.terms import Alone, Own
@@ -127,6 +127,8 @@ class Target:
     family_id: UUID
     family_slots: int
     near: Near = ANYWHERE
+    prefer: tuple[Wish, ...] = ()
+    """Where it would rather be, the best first; each is within ``near``."""
 
 
 def candidates(

@@ -22,6 +22,7 @@ from tenants.models.authority import (
 )
 from tenants.models.catalogue import ResourceClass, Shape, Sku, SkuPrice, SlaTier
 from tenants.models.cohort import Cohort, CohortCounter
+from tenants.models.storage import Storage
 from tenants.models.tenancy import (
     Entitlement,
     Envelope,
@@ -56,6 +57,7 @@ __all__ = [
     "SkuPrice",
     "SlaTier",
     "SshKey",
+    "Storage",
     "Tenant",
     "TenantCaps",
     "TierAssignment",

@@ -12,14 +12,15 @@ from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.scope import platform_scope
 from tenants.domain.names import BadName, clean_name
-from tenants.models import DataSet
+from tenants.models import DataSet, Storage
 from tenants.services.quota import tenant_locked
 from tenants.services.tenancy import checked_name
 
 MOST_PLACES = 256
 
 
-def _places(given: Sequence[str], pointer: str) -> list[str]:
+def clean_places(given: Sequence[str], pointer: str) -> list[str]:
+    """The names of places, cleaned, once each. Raises InvalidRequest naming the field."""
     if len(given) > MOST_PLACES:
         raise errors.InvalidRequest(
             f"{len(given)} places named; {MOST_PLACES} may be.",
@@ -32,6 +33,17 @@ def _places(given: Sequence[str], pointer: str) -> list[str]:
             f"A place's name is refused: {bad}.",
             errors=(errors.FieldError(pointer, "name_refused", str(bad)),),
         ) from bad
+
+
+def _offered(names: Sequence[str]) -> None:
+    """Every storage that is named is one the platform offers. Raises InvalidRequest."""
+    known = Storage.objects.filter(name__in=names, retired_at__isnull=True)
+    unknown = sorted(set(names) - set(known.values_list("name", flat=True)))
+    if unknown:
+        raise errors.InvalidRequest(
+            f"There is no storage {unknown[0]!r}.",
+            errors=(errors.FieldError("/storage", "unknown", "no storage of this name"),),
+        )
 
 
 @transaction.atomic
@@ -48,15 +60,15 @@ def dataset_declare(
 ) -> DataSet:
     """Say where a set of data lies, as its next version; requests that name it stay near it.
 
-    ``required``: only there; otherwise there if possible. Without any place it says nothing,
-    which is refused.
+    ``required``: only there; otherwise there if possible. Data on ``storage`` lies wherever
+    one of those storages is reached from. Without any place it says nothing, which is refused.
     """
     kept = checked_name(name)
     places = {
-        "zones": _places(zones, "/zones"),
-        "racks": _places(racks, "/racks"),
-        "nodes": _places(nodes, "/nodes"),
-        "storage": _places(storage, "/storage"),
+        "zones": clean_places(zones, "/zones"),
+        "racks": clean_places(racks, "/racks"),
+        "nodes": clean_places(nodes, "/nodes"),
+        "storage": clean_places(storage, "/storage"),
     }
     if not any(places.values()):
         raise errors.InvalidRequest(
@@ -64,6 +76,7 @@ def dataset_declare(
             errors=(errors.FieldError("/zones", "required", "name a place"),),
         )
     with platform_scope():
+        _offered(places["storage"])
         tenant = tenant_locked(tenant_id)
         last = DataSet.objects.filter(tenant=tenant, name=kept).aggregate(last=Max("version"))
         row = DataSet.objects.create(

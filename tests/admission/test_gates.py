@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from admission.domain.decide import decide
 from admission.domain.facts import Facts, Holding, Quota
 from admission.domain.headroom import Headroom, Model, headroom, kv_bytes_per_token
-from admission.domain.locality import Conflict, Data, Near, near, preferred
+from admission.domain.locality import Conflict, Data, Near, Wish, near, wishes
 from admission.domain.outcome import OUTCOMES, outcome_of
 from admission.domain.policy import Answer
 from admission.domain.sharing import Sharer, SharingAnswer, compatible, eligible
@@ -196,6 +196,12 @@ REFUSED: dict[str, tuple[str, str, bool, dict[str, Any]]] = {
         False,
         {"data_unknown": ("faces",)},
     ),
+    "storage nobody offers": (
+        "locality",
+        "storage_not_offered",
+        False,
+        {"storage": ("tape",)},
+    ),
     "data that lies apart": (
         "locality",
         "locality_conflict",
@@ -370,7 +376,8 @@ def test_required_places_are_intersected_and_preferred_ones_bind_nothing() -> No
     wish = Data("cache", 1, zones=("z",), required=False)
     assert near((), ()) == Near()
     assert near((), (faces, words, wish)) == Near(zones=("b",), racks=("r1",))
-    assert preferred((faces, wish)) == Near(zones=("z",))
+    assert wishes((), (wish,)) == (Wish(("cache",), Near(zones=("z",))),)
+    assert wishes((), (faces, wish)) == (), "it is never beyond what is required"
     apart = near(("c",), (faces,))
     assert isinstance(apart, Conflict)
     assert apart.kind == "zones"

@@ -167,6 +167,7 @@ OPTIONAL: dict[str, set[str]] = {
         "spec",
         "ssh_keys",
         "zones",
+        "storage",
     },
     "workload-scale": {"partial"},
     "workload-placement": {"datasets", "wait"},

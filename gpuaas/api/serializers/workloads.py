@@ -7,6 +7,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from admission.domain.sharing import MODES
 from admission.states import WorkloadState
 from gpuaas.api.fields import Flag, Id, Input, JsonObject, Output, Paged, Text, Whole
 from gpuaas.api.serializers.common import Named
@@ -61,6 +62,7 @@ class WorkloadIn(Input):
     wait = Flag(required=False, default=False)
     zones = _names()
     datasets = _names()
+    storage = _names()
     band = Whole(min_value=0, max_value=BANDS, required=False, allow_null=True, default=None)
     batch_size = Whole(
         min_value=1, max_value=MOST_BATCH, required=False, allow_null=True, default=None
@@ -87,7 +89,7 @@ class BatchSizeIn(Input):
 class SharingIn(Input):
     """How its GPUs may be shared."""
 
-    mode = serializers.ChoiceField(choices=["none", "shared", "mig"])
+    mode = serializers.ChoiceField(choices=list(MODES))
 
 
 class PlacementIn(Input):

@@ -128,7 +128,7 @@ class Workloads(TenantView):
 def order_of(given: dict[str, Any]) -> service.WorkloadOrder:
     """The order that the services understand."""
     keys = tuple(dict.fromkeys(given.pop("ssh_keys")))
-    given |= {"zones": tuple(given["zones"]), "datasets": tuple(given["datasets"])}
+    given |= {name: tuple(given[name]) for name in ("zones", "datasets", "storage")}
     return service.WorkloadOrder(ssh_key_ids=keys, **given)
 
 
