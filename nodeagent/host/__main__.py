@@ -3,6 +3,7 @@
     python -m nodeagent.host agent  [--config /etc/gpuaas-agent/agent.toml]
     python -m nodeagent.host helper [--config …]     as root; does what needs root's rights
     python -m nodeagent.host check  [--config …]     probes, and says what it finds
+    python -m nodeagent.host clean-step [--config …] one step on this host, told on standard input
 
 Status 0 when it ended as asked, 2 when the configuration is of no use.
 """
@@ -23,12 +24,15 @@ import httpx
 from nodeagent.clock import SystemClock
 from nodeagent.daemon import Pace
 from nodeagent.files import try_lock
-from nodeagent.host.assemble import choose_runtime, make_agent, make_helper
+from nodeagent.host.assemble import choose_runtime, clean_here, make_agent, make_helper
+from nodeagent.host.cleanup.steps import StepFailed
 from nodeagent.host.config import CONFIG_PATH, ConfigError, HostConfig, load_config
 from nodeagent.host.nvml import Nvml
 from nodeagent.host.wiring import wiring
+from nodeagent.protocol import WireError, load_json
 
 log = logging.getLogger("nodeagent.host")
+_MOST_REQUEST = 64 * 1024
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,6 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
         config = load_config(options.config)
         if options.command == "check":
             return _check(config)
+        if options.command == "clean-step":
+            return _clean_step(config)
         if options.command == "helper":
             return _helper(config)
         return _agent(config, Pace(heartbeat_every_s=options.heartbeat_s))
@@ -73,7 +79,9 @@ async def _run(config: HostConfig, pace: Pace) -> None:
 
 
 def _helper(config: HostConfig) -> int:
-    config.helper_folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+    config.helper_folder.mkdir(parents=True, exist_ok=True)
+    # Passed by the machines' user on the way to their disks, listed by nobody.
+    config.helper_folder.chmod(0o711)
     lock = try_lock(config.helper_folder / ".lock")
     if lock is None:
         print(f"error: another helper runs on {config.helper_folder}", file=sys.stderr)
@@ -111,13 +119,24 @@ def _check(config: HostConfig) -> int:
     return 0
 
 
+def _clean_step(config: HostConfig) -> int:
+    """For a cleaning system: `{"action": step, "slot": …}` in, how it was done out."""
+    try:
+        done = clean_here(config, load_json(sys.stdin.buffer.read(_MOST_REQUEST)))
+    except (StepFailed, WireError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps({"method": done.method, "detail": done.detail}))
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m nodeagent.host",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("command", choices=("agent", "helper", "check"))
+    parser.add_argument("command", choices=("agent", "helper", "check", "clean-step"))
     parser.add_argument("--config", type=Path, default=CONFIG_PATH, help="the operator's file")
     parser.add_argument("--heartbeat-s", type=float, default=Pace.heartbeat_every_s)
     parser.add_argument("--log-level", default="INFO")

@@ -6,6 +6,7 @@ import logging
 import os
 import pwd
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 
@@ -15,9 +16,10 @@ from nodeagent.daemon import Agent, Pace
 from nodeagent.host.backend import HostBackend, read_boot_id
 from nodeagent.host.cleanup.gpu import GpuCare
 from nodeagent.host.cleanup.nvme import NvmeEraser
+from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.stand_in import StandInDevices
-from nodeagent.host.cleanup.steps import Devices
-from nodeagent.host.cleanup.vfio import VfioDevices
+from nodeagent.host.cleanup.steps import Before, Devices, Done, device_step
+from nodeagent.host.cleanup.vfio import VfioDevices, wipe_disks
 from nodeagent.host.cleanup.xids import KernelLog
 from nodeagent.host.config import DeviceKind, HostConfig
 from nodeagent.host.helper.server import HelperServer
@@ -30,7 +32,7 @@ from nodeagent.host.runtime.kvm import Probe, probe
 from nodeagent.host.runtime.machines import Machines
 from nodeagent.host.wiring import wiring
 from nodeagent.identity import AgentHome
-from nodeagent.protocol import TopologyReport
+from nodeagent.protocol import CleanupStep, SlotDevices, TopologyReport, WireError
 
 log = logging.getLogger("nodeagent.host")
 
@@ -92,6 +94,24 @@ def choose_runtime(config: HostConfig) -> tuple[bool, Probe]:
     return False, Probe(emulated.works, f"{emulated.detail}, emulated; {kvm.detail}"[:900])
 
 
+def clean_here(config: HostConfig, told: Any) -> Done:
+    """One cleanup step on this host's own devices, as a cleaning system does it for a whole host.
+
+    Raises WireError when what is told is no step, StepFailed when it was not done.
+    """
+    if not isinstance(told, dict) or told.get("action") not in list(CleanupStep):
+        raise WireError("/action", "unknown_value", "not a cleanup step")
+    step, slot = CleanupStep(told["action"]), SlotDevices.from_json(told.get("slot"), "/slot")
+    nvml = Nvml()
+    report = wiring(config, nvml, config.helper_folder).read()
+    if step is CleanupStep.OS_WIPED:
+        return wipe_disks(report, PciBus(config.root), NvmeEraser(config.tools.nvme))
+    boot = read_boot_id(config.root)
+    devices = _devices(config, lambda: report, nvml, boot)
+    # It was started for this cleanup: everything in its log is of the time since the claim.
+    return device_step(devices, step, slot, Before(boot, 0, None))
+
+
 def _devices(
     config: HostConfig, report: Callable[[], TopologyReport], nvml: Nvml, boot: str
 ) -> Devices:
@@ -100,7 +120,8 @@ def _devices(
         return StandInDevices(config.helper_folder / "stand-ins", user)
     log_path = config.root / "dev/kmsg"
     gpus = GpuCare(nvml, config.tools.nvidia_smi, KernelLog(log_path), boot)
-    return VfioDevices(config.root, report, gpus, NvmeEraser(config.tools.nvme), user)
+    eraser = NvmeEraser(config.tools.nvme)
+    return VfioDevices(config.root, report, gpus, eraser, PciBus(config.root), user)
 
 
 def _remembered(read: Callable[[], TopologyReport]) -> Callable[[], TopologyReport]:

@@ -8,6 +8,7 @@ means is fixed here.
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 from collections.abc import Mapping
@@ -94,10 +95,12 @@ def _check_file(name: str, hook: Hook) -> None:
     except OSError as error:
         detail = f"the {name} hook cannot be read: {error.strerror}"
         raise BackendError(FailureCode.PREREQUISITE_MISSING, detail, retryable=True) from error
-    if not stat.S_ISREG(found.st_mode) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    writable = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    ours = found.st_uid in (0, os.geteuid())
+    if not stat.S_ISREG(found.st_mode) or writable or not ours:
         raise BackendError(
             FailureCode.PREREQUISITE_MISSING,
-            f"the {name} hook must be a file that only its owner may write",
+            f"the {name} hook must be a file of root's that only root may write",
             retryable=True,
         )
 

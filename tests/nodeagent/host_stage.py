@@ -192,6 +192,7 @@ def until(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
 def host_stage(*, qemu: Path | None = None, image: str = "", vm: str = "") -> Iterator[HostStage]:
     """A host that has not joined yet. qemu None: the fake one. image: the image's TOML table."""
     folder = Path(tempfile.mkdtemp(prefix="gh-", dir="/tmp"))
+    folder.chmod(0o755)
     control = Control(WallClock())
     create_host(folder / "sim", HardwareConfig("host-1"), topology_file("azure-ndv5-topo.xml"))
     hooks = folder / "hooks"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
+import pwd
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,13 +23,20 @@ pytestmark = [pytest.mark.qemu, pytest.mark.slow]
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[HostStage]:
-    """A host with QEMU and an image that boots, its two halves running."""
-    image = write_guest(kernel_tree(), tmp_path / "image")
-    with host_stage(qemu=QEMU, image=image) as made:
-        made.start_helper()
-        made.start_agent()
-        yield made
+def stage() -> Iterator[HostStage]:
+    """A host with QEMU and an image that boots, its two halves running.
+
+    Where the tests are root's, machines run as somebody who may do nothing else.
+    """
+    tree = kernel_tree()
+    user = "nobody" if os.geteuid() == 0 else ""
+    with tempfile.TemporaryDirectory(prefix="guest-", dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        image = write_guest(tree, Path(name) / "image")
+        with host_stage(qemu=QEMU, image=image, vm=f'user = "{user}"') as made:
+            made.start_helper()
+            made.start_agent()
+            yield made
 
 
 @contextmanager
@@ -51,6 +62,8 @@ def test_a_machine_has_the_tenants_key_outlives_the_agent_and_is_released_with_p
     stage.done(TaskKind.VM_PROVISION, stage.provision(0, 1), "make")
     machine = stage.machine("alloc-1")
     assert machine is not None
+    owner = pwd.getpwuid(Path(f"/proc/{machine.pid}").stat().st_uid).pw_name
+    assert owner == ("nobody" if os.geteuid() == 0 else getpass.getuser())
     with console_of(stage, "alloc-1") as console:
         heard = console.ask("cat /mnt/user-data", "disable_root")
         assert KEY in heard
@@ -101,8 +114,9 @@ def test_a_machine_that_its_tenant_shuts_down_is_seen_as_stopped(stage: HostStag
     stage.done(TaskKind.VM_PROVISION, stage.provision(5), "make")
     with console_of(stage, "alloc-1") as console:
         console.ask("cat /found", "slot5: []")
+        # Not hung up before it is heard.
         console.say("poweroff -f")
-    assert until(lambda: stage.machine("alloc-1") is None)
+        assert until(lambda: stage.machine("alloc-1") is None)
     assert until(lambda: [vm.state for vm in stage.control.observed[-1].vms] == ["stopped"])
     stage.done(TaskKind.VM_RELEASE, stage.release(5), "end")
     assert stage.traces() == []

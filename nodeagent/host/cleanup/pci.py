@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent.host.cleanup.steps import StepFailed
@@ -17,10 +18,11 @@ _SETTLE_S = 5.0
 
 
 class PciBus:
-    """The host's PCI devices below a root folder ('/' but for tests)."""
+    """The host's PCI devices below a root folder ('/' but for tests). put: writes to a file."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, put: Callable[[Path, str], object] = Path.write_text) -> None:
         self._root = root
+        self._put = put
 
     def folder(self, address: str) -> Path:
         """The device's folder in sysfs. Raises StepFailed when it is not there."""
@@ -86,7 +88,7 @@ class PciBus:
     def _probe(self, address: str) -> None:
         path = self._root / "sys/bus/pci/drivers_probe"
         try:
-            path.write_text(address)
+            self._put(path, address)
         except OSError:
             # The kernel answers so where no driver wants the device; who has it is looked at next.
             return
@@ -101,6 +103,6 @@ class PciBus:
 
     def _write(self, address: str, name: str, text: str) -> None:
         try:
-            (self.folder(address) / name).write_text(text)
+            self._put(self.folder(address) / name, text)
         except OSError as error:
             raise StepFailed(f"{address}: {name}: {error.strerror}") from error

@@ -26,7 +26,9 @@ class StandInDevices:
     def __init__(self, folder: Path, user: str) -> None:
         self._folder = folder
         self._user = user
-        folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+        folder.mkdir(parents=True, exist_ok=True)
+        # Passed by the machines' user, listed by nobody.
+        folder.chmod(0o711)
 
     def attach(self, slots: Sequence[SlotDevices]) -> tuple[StandIn, ...]:
         """Make the files that are not there yet. Raises StepFailed."""

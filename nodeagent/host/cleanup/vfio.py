@@ -23,6 +23,7 @@ class VfioDevices:
         report: Callable[[], TopologyReport],
         gpus: GpuCare,
         eraser: NvmeEraser,
+        bus: PciBus,
         user: str,
     ) -> None:
         self._root = root
@@ -30,7 +31,7 @@ class VfioDevices:
         self._gpus = gpus
         self._eraser = eraser
         self._user = user
-        self._bus = PciBus(root)
+        self._bus = bus
 
     def attach(self, slots: Sequence[SlotDevices]) -> tuple[StandIn, ...]:
         """Bind everything to vfio-pci. Raises StepFailed."""
@@ -129,3 +130,21 @@ class VfioDevices:
         if None in found:
             raise StepFailed("an NVMe of the slot is not on this host any more")
         return [address for address in found if address is not None]
+
+
+def wipe_disks(report: TopologyReport, bus: PciBus, eraser: NvmeEraser) -> Done:
+    """Erase every NVMe of a host, its system disk among them. Raises StepFailed.
+
+    A disk that this system itself has mounted is not erased, and then the host is not wiped.
+    """
+    if not report.nvmes:
+        raise StepFailed("there is no NVMe here, and no other disk is known how to erase")
+    mounted = [nvme.id for nvme in report.nvmes if nvme.reserved]
+    if mounted:
+        raise StepFailed(f"in use by the cleaning system itself: {', '.join(mounted)}")
+    done = []
+    for nvme in report.nvmes:
+        if nvme.pci is None:
+            raise StepFailed(f"NVMe {nvme.id} has no PCI address")
+        done.append(f"{nvme.pci} by {eraser.erase(bus.folder(nvme.pci))}")
+    return Done("all_disks_erased", "; ".join(done)[:2000])

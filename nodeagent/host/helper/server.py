@@ -36,7 +36,8 @@ class HelperServer:
         self._allowed = frozenset(allowed)
         self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
         self._listener = socket.socket(socket.AF_UNIX)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.chmod(0o755)
         path.unlink(missing_ok=True)
         mask = os.umask(0o117)
         try:

@@ -123,11 +123,13 @@ class Verbs:
             state = VmState.RUNNING if tenancy.started else VmState.DEFINED
         else:
             state = self._machines.state(tenancy) if tenancy.present else VmState.STOPPED
+        slots = sorted(tenancy.slots, key=lambda slot: slot.slot_index)
         return SeenTenancy(
             claim=tenancy.claim,
             name=vm_name(tenancy.claim) if tenancy.kind == SLICE else f"host-{tenancy.claim}",
             state=state,
-            slots=tuple(sorted(tenancy.indexes)),
+            slots=tuple(slot.slot_index for slot in slots),
+            gpus=tuple(slot.gpu_uuid for slot in slots),
             present=tenancy.present,
             image=tenancy.image,
             user=tenancy.user,
@@ -292,12 +294,14 @@ class Verbs:
         return tenancy
 
     def _refuse_unknown(self, slots: tuple[SlotDevices, ...]) -> None:
-        """Only this host's own slots, with their own devices, whatever the task says."""
-        report = self._report()
-        own = {slot.index: slot for slot in report.slots}
+        """Only this host's own GPUs, with their own devices, whatever the task says.
+
+        Slots follow UUIDs: the control plane keeps a slot's number when cards come and go.
+        """
+        own = {slot.gpu_uuid: slot for slot in self._report().slots}
         for slot in slots:
-            known = own.get(slot.slot_index)
-            if known is None or known.gpu_uuid != slot.gpu_uuid:
+            known = own.get(slot.gpu_uuid)
+            if known is None:
                 detail = f"slot {slot.slot_index} does not have that GPU here"
                 raise BackendError("device_mismatch", detail, retryable=False)
             allowed = {known.nic, known.nvme, *known.extra_nics, *known.extra_nvmes}
@@ -307,8 +311,9 @@ class Verbs:
 
     def _refuse_taken(self, claim: str, slots: tuple[SlotDevices, ...]) -> None:
         wanted = {slot.slot_index for slot in slots}
+        gpus = {slot.gpu_uuid for slot in slots}
         for other in self._records.all():
-            if other.claim != claim and wanted & other.indexes:
+            if other.claim != claim and (wanted & other.indexes or gpus & other.gpus):
                 if other.present:
                     raise BackendError(
                         "device_in_use", "a slot has another machine", retryable=False
@@ -319,8 +324,9 @@ class Verbs:
                     f"{sorted(wanted & other.indexes)}",
                     retryable=False,
                 )
+        places = {slot.index for slot in self._report().slots if slot.gpu_uuid in gpus}
         for stray in self._strays({vm_name(claim)}):
-            if wanted & set(stray.slots):
+            if places & set(stray.slots):
                 detail = f"{stray.name}, which nobody asked for, has a device of a slot"
                 raise BackendError("device_in_use", detail, retryable=False)
 

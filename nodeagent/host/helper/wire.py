@@ -21,6 +21,7 @@ from nodeagent.protocol import (
 )
 from nodeagent.protocol.codec import Integer, Many, Text
 from nodeagent.protocol.messages import AllocationId
+from nodeagent.protocol.topology import Id
 
 MOST_BYTES = 1024 * 1024
 
@@ -58,7 +59,7 @@ class _Claimed(Message):
 
 @dataclass(frozen=True)
 class SeenTenancy(Message):
-    """A tenancy as the helper sees it now."""
+    """A tenancy as the helper sees it now. gpus: those of its slots, in the same order."""
 
     claim: AllocationId
     name: Annotated[str, Text(120)]
@@ -69,6 +70,7 @@ class SeenTenancy(Message):
     user: Annotated[str, Text(32, least=0)]
     host: Annotated[str, Text(253, least=0)]
     port: Annotated[int, Integer(0, 65535)]
+    gpus: Annotated[tuple[Id, ...], Many(256)] = ()
 
 
 @dataclass(frozen=True)

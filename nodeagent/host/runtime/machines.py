@@ -71,8 +71,8 @@ class Machines:
         """
         image = self.image(tenancy.image)
         folder = self._folder(tenancy.claim)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
+            _reachable(folder)
             self._devices.attach(tenancy.slots)
             self._make_disk(image, folder / "disk.qcow2")
             files = seed_files(tenancy.claim, tenancy.hostname, image.user, tenancy.ssh_keys)
@@ -91,7 +91,7 @@ class Machines:
         """
         folder = self._run(tenancy.claim)
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _reachable(folder)
             self._own(folder)
             spec = self._spec(tenancy)
             if process.find(spec.uuid) is None:
@@ -205,6 +205,12 @@ class Machines:
 
     def _run(self, claim: str) -> Path:
         return self._config.run_folder / "machines" / claim
+
+
+def _reachable(folder: Path) -> None:
+    """Make a folder for a machine's user, who may pass its parents and list none of them."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.parent.chmod(0o711)
 
 
 def _broken(code: str, detail: str) -> BackendError:

@@ -1,0 +1,87 @@
+"""Is the operator's file checked as a whole, and does every error name its setting?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.host.config import ConfigError, DeviceKind, load_config, parse_config
+
+ROOT = Path(__file__).resolve().parents[2]
+GOOD: dict[str, Any] = {
+    "agent": {"server": "https://control.example", "name": "host-1"},
+    "images": {"ubuntu-24.04": {"disk": "/images/ubuntu.qcow2"}},
+    "hooks": {"network": {"path": "/hooks/network", "timeout_s": 30}},
+}
+
+
+def test_a_good_file_is_typed() -> None:
+    config = parse_config(GOOD)
+    assert config.images["ubuntu-24.04"].disk == Path("/images/ubuntu.qcow2")
+    assert config.hooks["network"].timeout_s == 30.0
+    assert config.vm.devices is DeviceKind.VFIO
+    assert not config.vm.emulate
+
+
+def test_the_example_in_the_package_is_a_good_file() -> None:
+    config = load_config(ROOT / "deploy" / "agent" / "agent.toml")
+    assert config.server.startswith("https://")
+    assert set(config.hooks) == {"provision", "power", "network", "sanitise"}
+
+
+def put(place: str, value: Any) -> dict[str, Any]:
+    """The good file with one setting changed; None takes its whole table away."""
+    raw = {name: dict(table) for name, table in GOOD.items()}
+    *tables, name = place.split("/")
+    table: dict[str, Any] = raw
+    for one in tables:
+        table = table.setdefault(one, {})
+    if value is None:
+        table.pop(name)
+    else:
+        table[name] = value
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "named"),
+    [
+        ("agent/server", None, "agent.server is missing"),
+        ("agent/server", "http://control.example", "agent.server must be https"),
+        ("agent/surprise", 1, "agent.surprise is not known"),
+        ("agent/root", "relative", "agent.root must be an absolute path"),
+        ("agent/baremetal", "yes", "agent.baremetal must be of type bool"),
+        ("agent/baremetal", True, "needs the hooks provision, power, sanitise"),
+        ("agent/replay_topology", "/sim", "vm.devices = stand_in"),
+        ("surprise", {}, "surprise is not known"),
+        ("agent", "text", "agent must be a table"),
+        ("vm/devices", "usb", "vm.devices must be one of vfio, stand_in"),
+        ("vm/devices", "stand_in", "needs vm.emulate"),
+        ("vm/network", "loopback", "needs vm.emulate"),
+        ("vm/huge_page", -1, "vm.huge_page must be of type int"),
+        ("vm/grace_s", "soon", "vm.grace_s must be of type float"),
+        ("images/Bad Name", {"disk": "/x"}, "images.Bad Name"),
+        ("images/ubuntu-24.04", {}, "needs either a disk or a kernel"),
+        ("images/ubuntu-24.04", {"disk": "/x", "kernel": "/y"}, "either a disk or a kernel"),
+        ("images/ubuntu-24.04", {"disk": "/x", "disk_format": "vmdk"}, "qcow2 or raw"),
+        ("images/ubuntu-24.04", {"disk": "/x", "name": "other"}, "name is not known"),
+        ("hooks/network", None, "needs [hooks.network]"),
+        ("hooks/network", {"path": "/x", "timeout_s": 0}, "hooks.network.timeout_s"),
+        ("hooks/network", {"path": "sh -c id"}, "hooks.network.path must be an absolute path"),
+        ("hooks/shell", {"path": "/bin/sh"}, "hooks.shell is not known"),
+    ],
+)
+def test_an_error_names_the_setting(place: str, value: Any, named: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_config(put(place, value))
+    assert named in str(error.value)
+
+
+def test_a_missing_and_a_broken_file_are_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="missing"):
+        load_config(tmp_path / "none.toml")
+    (tmp_path / "broken.toml").write_text("[agent\n")
+    with pytest.raises(ConfigError, match="cannot be read as TOML"):
+        load_config(tmp_path / "broken.toml")
