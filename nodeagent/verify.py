@@ -174,7 +174,14 @@ def _devices_problem(wanted: SlotDevices, own: CandidateSlot) -> str | None:
 
 
 def _refuse_taken(task: VerifiedTask, seen: Observation) -> None:
-    wanted = {slot.slot_index for slot in task_slots(task.params)}
+    slots = task_slots(task.params)
+    wanted = {slot.slot_index for slot in slots}
+    gpus = {slot.gpu_uuid for slot in slots}
+    for device in seen.devices.gpus:
+        if device.id in gpus and device.holder not in (None, task.allocation_id):
+            raise TaskRefused(
+                RefusalCode.DEVICE_IN_USE, "something else on this node has one of the GPUs"
+            )
     for vm in seen.vms:
         if vm.claim_ref != task.allocation_id and wanted & set(vm.slots):
             raise TaskRefused(

@@ -53,6 +53,11 @@ class Tenancy:
         """The numbers of its slots."""
         return {slot.slot_index for slot in self.slots}
 
+    @property
+    def gpus(self) -> set[str]:
+        """The GPUs of its slots."""
+        return {slot.gpu_uuid for slot in self.slots}
+
 
 class Records:
     """The host's tenancies in their folder."""

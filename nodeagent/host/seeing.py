@@ -49,7 +49,7 @@ def observation(
         condition
         for tenancy in seen.tenancies
         if not tenancy.present and tenancy.claim not in cleaning
-        for condition in _residue(tenancy, report)
+        for condition in _residue(tenancy)
     ]
 
     def held(devices: tuple[ObservedDevice, ...]) -> tuple[ObservedDevice, ...]:
@@ -84,14 +84,14 @@ def _vm(seen: SeenTenancy) -> ObservedVm:
 
 def _holders(seen: Inspection, report: TopologyReport) -> tuple[dict[str, str], set[str]]:
     """By device: the claim that has it; and the devices with an earlier tenant's traces."""
-    slots = {slot.index: slot for slot in report.slots}
+    slots = {slot.gpu_uuid: slot for slot in report.slots if slot.gpu_uuid is not None}
     holders: dict[str, str] = {}
     unclean: set[str] = set()
     for tenancy in seen.tenancies:
-        for index in tenancy.slots:
-            if index not in slots:
+        for gpu in tenancy.gpus:
+            if gpu not in slots:
                 continue
-            own = _own_devices(slots[index])
+            own = _own_devices(slots[gpu])
             if tenancy.present:
                 holders |= dict.fromkeys(own, tenancy.claim)
             else:
@@ -118,15 +118,14 @@ def _strays(seen: Inspection) -> list[Condition]:
     return [Condition("unknown_vm", f"machine {one.name} was not asked for") for one in seen.strays]
 
 
-def _residue(tenancy: SeenTenancy, report: TopologyReport) -> list[Condition]:
+def _residue(tenancy: SeenTenancy) -> list[Condition]:
     """One condition per slot, named by the slot's GPU."""
-    gpus = {slot.index: slot.gpu_uuid for slot in report.slots}
     return [
         Condition(
             "residue_found",
             f"the cleanup of slot {index} is not complete",
-            device=gpus.get(index),
+            device=gpu,
             claim_ref=tenancy.claim,
         )
-        for index in tenancy.slots
+        for index, gpu in zip(tenancy.slots, tenancy.gpus, strict=True)
     ]

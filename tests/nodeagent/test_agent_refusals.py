@@ -117,8 +117,6 @@ def _with_slot(bench: Bench, **changes: Any) -> VmProvisionParams:
     "changes",
     [
         {"gpu_uuid": "GPU-of-another-host"},
-        {"slot_index": 1},
-        {"slot_index": 99},
         {"nic": "0102:00:00.0"},
         {"nic": "0000:00:1f.0"},
         {"extra_nics": ("0102:00:00.0",)},
@@ -132,6 +130,15 @@ def test_a_device_that_is_not_the_slots_is_refused(bench: Bench, changes: dict[s
     bench.control.add(TaskKind.VM_PROVISION, _with_slot(bench, **changes))
     assert refused_with(bench) == ["device_mismatch"]
     assert untouched(bench)
+
+
+def test_a_slot_is_known_by_its_gpu_whatever_its_number_is(bench: Bench) -> None:
+    bench.control.add(TaskKind.VM_PROVISION, _with_slot(bench, slot_index=99))
+    bench.rounds()
+    assert bench.backend.store.state.vms["alloc-1"].slots == [99]
+    other = replace(_with_slot(bench, slot_index=5), allocation_id="alloc-2")
+    bench.control.add(TaskKind.VM_PROVISION, other, task_id="task-2")
+    assert refused_with(bench) == ["device_in_use"]
 
 
 def test_a_slot_that_another_machine_has_is_refused(bench: Bench) -> None:
