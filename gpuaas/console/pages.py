@@ -32,6 +32,15 @@ def in_words(decision: dict[str, Any]) -> dict[str, Any]:
     return {**decision, "why": str(decision["why"]).split("; first choice")[0]}
 
 
+def _overrides_asked() -> int:
+    """How many answers open overrides need: one for all that an allocation left blocked."""
+    rows = CleanupOverride.objects.filter(
+        Q(claim__state=ClaimState.CLEANUP_BLOCKED) | Q(residue__state=ResidueState.FOUND),
+        approved_at__isnull=True,
+    ).values_list("claim__allocation_id", "residue__left_by", "residue__slot_id")
+    return len({str(next(filter(None, keys))) for keys in rows})
+
+
 class ConsolePage(OperatorView):
     """A page of the console; it sees every tenant."""
 
@@ -74,10 +83,7 @@ class ConsolePage(OperatorView):
             "nodes": Node.objects.filter(state=NodeState.VERIFYING).count(),
             "wishes": QuotaIncrease.objects.filter(state=IncreaseState.ASKED).count(),
             "cleanups": Allocation.objects.filter(state=AllocationState.CLEANUP_BLOCKED).count(),
-            "overrides": CleanupOverride.objects.filter(
-                Q(claim__state=ClaimState.CLEANUP_BLOCKED) | Q(residue__state=ResidueState.FOUND),
-                approved_at__isnull=True,
-            ).count(),
+            "overrides": _overrides_asked(),
         }
 
     @property

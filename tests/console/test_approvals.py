@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from admission.models import AdmissionRequest
@@ -13,6 +15,12 @@ from tests.console.conftest import Fleet
 from tests.portal.conftest import Browser
 
 INBOX = "/console/approvals/"
+
+
+def waiting_in(page: str) -> int:
+    """The number beside the inbox in the navigation."""
+    found = re.search(r'title="Approvals">.*?class="count[^>]*>(\d+)<', page)
+    return int(found.group(1)) if found else 0
 
 
 @pytest.fixture
@@ -100,6 +108,7 @@ def test_an_override_is_approved_by_another_and_says_what_is_not_proved(fleet: F
     mine = first.get(INBOX).content.decode()
     assert "You asked for it, so another operator has to approve it." in mine
     assert "gpu scrubbed: not reported" in mine
+    assert waiting_in(mine) == 2  # The override, and the tenant that signed up.
     address = f"{INBOX}approve-override:{fleet.blocked.pk}/"
     own = first.send(address, {"reason": "go"})
     assert own.status_code == 400

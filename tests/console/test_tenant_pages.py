@@ -10,6 +10,7 @@ import pytest
 
 from gpuaas.kernel import clock
 from tenants.models import (
+    BreakGlass,
     BurstRule,
     Entitlement,
     Invitation,
@@ -397,3 +398,30 @@ def test_a_tenant_that_there_is_not_is_told_on_each_page(fleet: Fleet, path: str
     answer = fleet.browser().get(f"/console/tenants/nobody/{path}")
     assert answer.status_code == 404
     assert "not_found" in text_of(answer)
+
+
+# Break-glass
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("reason", ""), ("reason", "because"), ("minutes", "600")]
+)
+def test_a_bad_window_into_a_tenant_is_refused_beside_its_field(
+    fleet: Fleet, field: str, value: str
+) -> None:
+    form = {"reason": "ticket 4711: the page is empty", "minutes": "15", field: value}
+    answer = fleet.browser().send(f"{ACME}break-glass/", form)
+    assert answer.status_code == 400
+    assert f'id="id_{field}_error"' in text_of(answer)
+    assert not BreakGlass.objects.exists()
+
+
+def test_a_second_window_into_a_tenant_is_refused_with_the_way_out(fleet: Fleet) -> None:
+    browser = fleet.browser()
+    form = {"reason": "ticket 4711: the page is empty", "minutes": "15"}
+    browser.send(f"{ACME}break-glass/", form)
+    twice = browser.send(f"{ACME}break-glass/", form)
+    assert twice.status_code == 400
+    assert "break_glass_open" in text_of(twice)
+    assert "go in" in text_of(twice)
+    assert BreakGlass.objects.count() == 1

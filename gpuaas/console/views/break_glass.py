@@ -87,15 +87,14 @@ class Open(ConsolePage):
         """Open it, and go in."""
         self.find(slug)
         form = WindowForm(request.POST)
-        if not form.is_valid():
+        if not self.attempt(
+            form,
+            lambda given: break_glass.break_glass_open(
+                tenant_id=self.tenant.pk, user=self.user, actor=self.actor, **given
+            ),
+        ):
+            self.tell(form)
             return self.show(form, 400)
-        break_glass.break_glass_open(
-            tenant_id=self.tenant.pk,
-            user=self.user,
-            reason=form.cleaned_data["reason"],
-            minutes=form.cleaned_data["minutes"],
-            actor=self.actor,
-        )
         return redirect("portal:home", slug)
 
 
