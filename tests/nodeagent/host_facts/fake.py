@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -74,7 +74,7 @@ class FakeNvml:
         self._path.write_text(text)
         return self
 
-    def change(self, lines: dict[str, str | None]) -> FakeNvml:
+    def change(self, lines: Mapping[str, str | None]) -> FakeNvml:
         """Replace lines of the scenario; None takes one out."""
         for key, value in lines.items():
             if value is None:
