@@ -3,7 +3,7 @@ PY := .venv/bin/python
 export PYTHONPATH := .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story up down test check format lock openapi bench bench-claims stress bench-packing clean
+.PHONY: help setup demo story up down test check format lock openapi bench bench-claims stress bench-packing campaign-agent clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -49,6 +49,10 @@ bench-packing: setup  ## Packing on traces: NODES=file PODS="files" SEEDS=42-51;
 
 stress: setup  ## 64 clients on 10 nodes, calm and with kills; ends 0 only if every audit is silent
 	@$(PY) -m benchmarks.stress $(ARGS)
+
+campaign-agent: setup  ## Kill a host's agent 200 times, with QEMU where it is; fuzz tasks, requests and reports 100 000 times
+	@CAMPAIGN=1 nice -n 5 $(PY) -m pytest -p no:cacheprovider tests/nodeagent/test_host_kills.py \
+	    tests/nodeagent/test_host_fuzz.py tests/security/test_agent_messages.py $(ARGS)
 
 clean:  ## Stop and remove the data folder, caches and .venv
 	@[ ! -x $(PY) ] || $(PY) -m gpuaas.embedded down

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from admission.services import policies
 from gpuaas.api.routes import Route
 from gpuaas.kernel import clock, ids
-from nodeagent.protocol import request_signing_bytes
+from nodeagent.protocol import AGENT_VERSION, request_signing_bytes
 from placement.models import Allocation, Node, NodeCredential, NodeTask
 from placement.services import nodes
 from tenants.models import ApiToken, Member, Project, SshKey, User
@@ -83,15 +83,24 @@ class NodeCaller(Caller):
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """One signed request, with whatever the address is."""
         raw = b"" if body is None else self.encoded(body)
+        headers |= self.signed(method, path, raw)
+        return self.send(method, path, raw, **headers)
+
+    def signed(self, method: str, path: str, raw: bytes) -> dict[str, str]:
+        """The headers of a message with the host's next number."""
         sequence = next(self.sequences)
         timestamp = int(clock.now().timestamp())
         signed = request_signing_bytes(method, path, sequence, timestamp, raw)
-        headers |= {
+        return {
+            "HTTP_AGENT_VERSION": AGENT_VERSION,
             "HTTP_GPUAAS_CREDENTIAL": str(self.credential.pk),
             "HTTP_GPUAAS_SEQUENCE": str(sequence),
             "HTTP_GPUAAS_TIMESTAMP": str(timestamp),
             "HTTP_GPUAAS_SIGNATURE": base64.b64encode(self.key.sign(signed)).decode(),
         }
+
+    def send(self, method: str, path: str, raw: bytes, **headers: str) -> Any:
+        """One request with these headers and no others."""
         return super().call(method, path, raw or None, **headers)
 
 
@@ -367,7 +376,7 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
         "public_key": "A" * 43 + "=",
         "boot_id": BOOT,
         "hostname": "h",
-        "agent_version": "1",
+        "agent_version": AGENT_VERSION,
         "facts": {},
     },
     "agent-credential-renew": {"public_key": "A" * 43 + "="},

@@ -66,6 +66,8 @@ class HelperServer:
     def _talk(self, channel: socket.socket) -> None:
         try:
             with channel:
+                if not self._is_allowed(channel):
+                    return
                 channel.settimeout(_READ_S)
                 answer = self._answer(channel)
                 channel.settimeout(_READ_S)
@@ -76,12 +78,15 @@ class HelperServer:
         finally:
             self._places.release()
 
-    def _answer(self, channel: socket.socket) -> dict[str, Any]:
+    def _is_allowed(self, channel: socket.socket) -> bool:
+        """Whether the agent asks; anybody else is hung up on before anything is read."""
         raw = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         pid, user, _ = _CREDENTIALS.unpack(raw)
         if user not in self._allowed:
             log.warning("process %s of user %s is not the agent", pid, user)
-            return _problem("not_allowed", "only the agent may ask", retryable=False)
+        return user in self._allowed
+
+    def _answer(self, channel: socket.socket) -> dict[str, Any]:
         try:
             request = parse_request(load_json(_line(channel), max_bytes=MOST_BYTES))
         except WireError as error:

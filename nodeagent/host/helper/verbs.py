@@ -333,8 +333,10 @@ class Verbs:
     def _own_or_none(self, params: Release, slots: tuple[SlotDevices, ...]) -> Tenancy | None:
         """The claim's record; never another's slots, nor a part of its own. Raises BackendError."""
         wanted = {slot.slot_index for slot in slots}
+        gpus = {slot.gpu_uuid for slot in slots}
         for other in self._records.all():
-            if other.claim != params.allocation_id and wanted & other.indexes:
+            shared = wanted & other.indexes or gpus & other.gpus
+            if other.claim != params.allocation_id and shared:
                 raise BackendError("device_in_use", "a slot has another machine", retryable=False)
         mine = self._records.get(params.allocation_id)
         bare = isinstance(params, BaremetalReleaseParams)
