@@ -26,7 +26,7 @@ from placement.domain.order import WHOLE_NODE, AllocationOrder
 from placement.domain.terms import Alone
 from placement.services.bundle import Item, as_json
 from placement.snapshots import Ask, Look, Target, image_of
-from placement.snapshots.look import MOST_SLOTS
+from placement.snapshots.orders import MOST_SLOTS
 from tenants.domain import roles
 from tenants.domain.caps import committed_micro
 from tenants.domain.names import BadName, clean_name

@@ -1,7 +1,7 @@
 """What does a request meet, and where is room?  The database, frozen for the domain."""
 
-from placement.snapshots.census import census
-from placement.snapshots.look import Ask, Look, Usage, image_of, look, look_many
+from placement.snapshots.counts import census
+from placement.snapshots.orders import Ask, Look, Usage, image_of, look, look_many
 from placement.snapshots.outlook import lookahead_of
 from placement.snapshots.places import ANYWHERE, Target, candidates, locked, nearest, size_of
 

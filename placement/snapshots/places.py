@@ -18,29 +18,8 @@ FENCED: Final = (
     "EXISTS (SELECT FROM placement_claim f WHERE f.alone > 0 AND f.state IN " + LIVE + ")"
 )
 """Whether any live claim was promised to share nothing: only then it matters who holds what."""
-HELD: Final = (
-    """
-       (SELECT coalesce(string_agg(concat_ws(':', h.tenant_id, h.mask, h.alone, h.afar), ','), '')
-          FROM (SELECT c.tenant_id, c.alone, 0 AS afar,
-                       bit_or(CASE WHEN c.slot_index < 0 THEN (1::bigint << n.slot_count) - 1
-                                   ELSE 1::bigint << c.slot_index END) AS mask
-                  FROM placement_claim c
-                 WHERE c.node_num = n.num AND c.state IN """
-    + LIVE
-    + """
-                 GROUP BY c.tenant_id, c.alone
-                 UNION ALL
-                SELECT c.tenant_id, c.alone, 1, 0
-                  FROM placement_node m JOIN placement_claim c ON c.node_num = m.num
-                   AND c.state IN """
-    + LIVE
-    + """
-                 WHERE n.fabric <> '' AND m.fabric = n.fabric
-                 GROUP BY c.tenant_id, c.alone) h)
-"""
-)
-"""Who holds what on node ``n``: tenant, mask, what was promised, and (``afar``) whether it is
-somewhere in the NVLink domain that ``n`` shares with other hosts, itself among them."""
+HELD: Final = "placement_held(n.num, n.slot_count, n.fabric)"
+"""Who holds what on node ``n``, as ``held_of`` reads it."""
 _WITHIN: Final = """
        (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
    AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))

@@ -225,13 +225,17 @@ BEGIN
       FROM happened
       JOIN LATERAL jsonb_array_elements_text(p_heard -> happened.kind) AS heard(name) ON true;
 
-    PERFORM tenants_charge_many(array_agg(c.tenant ORDER BY c.last),
-                                array_agg(c.project ORDER BY c.last),
-                                array_agg(c.class ORDER BY c.last),
-                                array_agg(c.amount ORDER BY c.last))
-       FROM (SELECT x.tenant, x.project, x.class, sum(x.amount)::bigint AS amount,
-                    max(x.i) AS last
-               FROM unnest(v_items) x GROUP BY x.tenant, x.project, x.class) c;
+    IF cardinality(v_items) = 1 THEN
+        PERFORM tenants_charge_one(v_item.tenant, v_item.project, v_item.class, v_item.amount);
+    ELSE
+        PERFORM tenants_charge_many(array_agg(c.tenant ORDER BY c.last),
+                                    array_agg(c.project ORDER BY c.last),
+                                    array_agg(c.class ORDER BY c.last),
+                                    array_agg(c.amount ORDER BY c.last))
+           FROM (SELECT x.tenant, x.project, x.class, sum(x.amount)::bigint AS amount,
+                        max(x.i) AS last
+                   FROM unnest(v_items) x GROUP BY x.tenant, x.project, x.class) c;
+    END IF;
 
     RETURN QUERY SELECT x.i, x.num, x.mask, NULL::text, NULL::text FROM unnest(v_items) x;
 EXCEPTION WHEN SQLSTATE 'GP001' OR SQLSTATE 'GP002' THEN

@@ -50,36 +50,11 @@ SELECT who.*,
             SELECT array_agg(ARRAY[k.id::text, k.public_key]) FROM tenants_sshkey k
              WHERE k.tenant_id = who.tenant_id AND k.id = ANY (ask.keys)) END,
        pool.id, family.id, family.slots,
-       CASE WHEN ask.data <> '{}' THEN (
-            SELECT jsonb_agg(jsonb_build_array(d.name, d.version, d.zones, d.racks, d.nodes,
-                                               d.required, d.storage))::text
-              FROM (SELECT DISTINCT ON (v.name) v.* FROM tenants_dataset v
-                     WHERE v.tenant_id = who.tenant_id AND v.name = ANY (ask.data)
-                       AND v.retired_at IS NULL
-                     ORDER BY v.name, v.version DESC) d) END,
-       CASE WHEN ask.data <> '{}' OR ask.storage <> '{}' THEN (
-            SELECT jsonb_agg(jsonb_build_array(s.name, s.kind, s.version, s.zones))::text
-              FROM (SELECT DISTINCT ON (v.name) v.* FROM tenants_storage v
-                     WHERE v.retired_at IS NULL ORDER BY v.name, v.version DESC) s) END,
-       CASE WHEN who.caps IS NOT NULL THEN ARRAY[
-            (SELECT count(*) FROM placement_allocation a
-              WHERE a.tenant_id = who.tenant_id AND a.state NOT IN ('released')),
-            (SELECT count(*) FROM admission_admissionrequest q
-              WHERE q.tenant_id = who.tenant_id AND q.state = 'queued' AND q.pool <> ''),
-            (SELECT coalesce(sum(a.price_hour_micro * extract(epoch FROM
-                        coalesce(a.released_at, statement_timestamp())
-                        - greatest(a.created_at, date_trunc('month', statement_timestamp())))
-                        / 3600), 0)::bigint
-               FROM placement_allocation a
-              WHERE a.tenant_id = who.tenant_id
-                AND coalesce(a.released_at, statement_timestamp())
-                    > date_trunc('month', statement_timestamp())),
-            (SELECT coalesce(sum(a.price_hour_micro), 0)::bigint FROM placement_allocation a
-              WHERE a.tenant_id = who.tenant_id AND a.state <> 'released'),
-            extract(epoch FROM date_trunc('month', statement_timestamp())
-                    + interval '1 month' - statement_timestamp())::bigint] END,
-       (SELECT jsonb_agg(to_jsonb(p))::text FROM placement_placementterms p
-         WHERE p.about IN ('sku:' || who.sku, 'tier:' || who.tier, 'pool:' || who.pool)),
+       CASE WHEN ask.data <> '{}' THEN placement_datasets(who.tenant_id, ask.data) END,
+       CASE WHEN ask.data <> '{}' OR ask.storage <> '{}' THEN placement_stores() END,
+       CASE WHEN who.caps IS NOT NULL THEN placement_usage(who.tenant_id) END,
+       CASE WHEN EXISTS (SELECT FROM placement_placementterms)
+            THEN placement_terms(who.sku, who.tier, who.pool) END,
        """
     + FENCED
     + "\n"
@@ -112,14 +87,18 @@ _PLACES: Final = (
                 ORDER BY n.free_count, n.num LIMIT 4) AS n)
 """
 )
-_FROM: Final = """
+_FROM_ONE: Final = """
+  FROM ask CROSS JOIN who
+"""
+_FROM_MANY: Final = """
   FROM who JOIN ask USING (i)
+"""
+_HOMES: Final = """
   LEFT JOIN placement_pool pool ON pool.name = who.pool
   LEFT JOIN placement_nodefamily family ON family.name = who.family
- ORDER BY who.i
 """
-_LOOK_ONE: Final = _ASK_ONE + _MET + _PLACES + _FROM
-_LOOK_MANY: Final = _ASK_MANY + _MET + _FROM
+_LOOK_ONE: Final = _ASK_ONE + _MET + _PLACES + _FROM_ONE + _HOMES
+_LOOK_MANY: Final = _ASK_MANY + _MET + _FROM_MANY + _HOMES + " ORDER BY who.i"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +146,7 @@ class Look:
     """Whether anybody was promised wiring or a host of their own."""
     queue_waits: bool = False
     """Whether others wait in the SKU's pool; only ``look`` asks."""
-    places: tuple[Place, ...] = ()
+    places: tuple[Place, ...] | None = None
     """A few nodes of every free count that holds the size; only ``look`` reads them."""
 
 
@@ -211,6 +190,7 @@ def _store(row: Sequence[Any]) -> Store:
 def _looked(row: Sequence[Any]) -> Look:
     known, keys, pool, family, slots, data, stores, usage, terms, fenced, *more = row[WIDTH:]
     waits, places = more or (False, None)
+    seen = tuple(map(_place, places.split("\n"))) if places else ()
     return Look(
         authority=authority_from(row),
         image_known=known,
@@ -223,7 +203,7 @@ def _looked(row: Sequence[Any]) -> Look:
         terms=merged(json.loads(terms)) if terms else FREE,
         fenced=fenced,
         queue_waits=waits,
-        places=tuple(map(_place, places.split("\n"))) if places else (),
+        places=seen if more else None,
     )
 
 
