@@ -95,7 +95,7 @@ def claim_by_floor(ask: dict[str, Any]) -> Callable[[], str | None]:
         Pool.objects.get(name=sku.pool).pk,
         NodeFamily.objects.get(name=names.FAMILY).pk,
         ask["slots"],
-        json.dumps([*(g.as_json() for g in item.verdict.gates), capacity_gate(options)]),
+        json.dumps([*(g.as_json() for g in item.verdict.gates), capacity_gate(item, options)]),
         json.dumps(item.spec),
         json.dumps(item.actor.as_json()),
         json.dumps(
