@@ -160,6 +160,11 @@ def test_each_line_of_the_tree_hangs_under_its_cohort(tree: Fleet) -> None:
     assert max(widths) == widths[0]
 
 
+def test_search_finds_a_cohort_by_its_title(tree: Fleet) -> None:
+    answer = tree.browser().get("/console/search/", {"q": "Alliance"})
+    assert answer.headers["Location"] == "/console/cohorts/alliance/"
+
+
 def test_a_cohort_is_made_limited_after_a_look_and_removed(tree: Fleet) -> None:
     browser = tree.browser()
     made = browser.send(

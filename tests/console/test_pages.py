@@ -150,6 +150,7 @@ def test_the_decision_shows_the_places_that_were_compared(fleet: Fleet) -> None:
         ("host-2", "/console/nodes/host-2/"),
         ("GPU-host-1-5", "/console/nodes/host-1/"),
         ("initech", "/console/tenants/initech/"),
+        ("Standard", "/console/tiers/of/standard/"),
         ("lease_lost", "/docs/reasons/lease_lost"),
     ],
 )

@@ -94,6 +94,12 @@ def test_a_rule_is_switched_on_and_retired_with_reasons(fleet: Fleet) -> None:
     assert browser.send(f"{address}explode/", {"reason": "x"}).status_code == 404
 
 
+def test_search_finds_the_versions_of_a_rule(fleet: Fleet) -> None:
+    rule = written(fleet)
+    answer = fleet.browser().get("/console/search/", {"q": "no-large-jobs"})
+    assert answer.headers["Location"] == f"{PAGE}{rule.pk}/"
+
+
 def test_a_next_version_shows_what_it_changed_and_who_wrote_it(fleet: Fleet) -> None:
     first = written(fleet)
     begun = fleet.browser().get(f"{PAGE}?from=no-large-jobs").content.decode()
@@ -103,4 +109,6 @@ def test_a_next_version_shows_what_it_changed_and_who_wrote_it(fleet: Fleet) -> 
     assert "<del>request.slots &gt; 1</del>" in page
     assert "<ins>request.slots &gt; 3</ins>" in page
     assert f"{PAGE}{first.pk}/" in page
+    assert "version <b>1</b>" in page
+    assert "version <b>2</b>" in page
     assert "op@platform.test" in page

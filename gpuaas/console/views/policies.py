@@ -232,7 +232,10 @@ class PolicyBoard(ConsolePage):
             offered.insert(1, _OFFERS["try_out"])
         versions = list(PolicyRule.objects.filter(name=row.name).order_by("-rule_version"))
         before = next((v for v in versions if v.rule_version < row.rule_version), None)
-        events = Event.objects.filter(subject_id__in=[version.pk for version in versions])
+        numbers = {str(version.pk): version.rule_version for version in versions}
+        events = list(Event.objects.filter(subject_id__in=list(numbers)).order_by("-id")[:30])
+        for event in events:
+            event.facts = {"version": numbers[str(event.subject_id)], **event.facts}
         return self.page(
             "console/policy.html",
             status=status,
@@ -244,7 +247,7 @@ class PolicyBoard(ConsolePage):
             versions=versions,
             before=before,
             changes=changes_of(row, before),
-            events=list(events.order_by("-id")[:30]),
+            events=events,
             acts=[
                 Act(
                     offer,

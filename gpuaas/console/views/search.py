@@ -1,4 +1,4 @@
-"""Where is the node, tenant, allocation or code that somebody has at hand?"""
+"""Where is the node, tenant, allocation, tier, rule or code that somebody has at hand?"""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from admission.models import AdmissionRequest
+from admission.models import AdmissionRequest, PolicyRule
 from gpuaas.console.pages import ConsolePage
 from gpuaas.ui.search import MOST, Hit, reason_hits, straight_to, uuid_of, words_of
 from placement.models import Allocation, GpuDevice, Node, NodeTask
-from tenants.models import Tenant
+from tenants.models import Cohort, SlaTier, Tenant
 
 
 class Search(ConsolePage):
@@ -46,6 +46,20 @@ class Search(ConsolePage):
         found += [
             Hit("Node task", f"{t.kind}", _url("task", t.pk), t.state)
             for t in NodeTask.objects.filter(by_id)
+        ]
+        called = Q(name__icontains=words) | Q(title__icontains=words)
+        found += [
+            Hit("Tier", t.title, _url("tier", t.name))
+            for t in SlaTier.objects.filter(called | by_id).order_by("name")[:MOST]
+        ]
+        found += [
+            Hit("Cohort", c.title or c.name, _url("cohort", c.name))
+            for c in Cohort.objects.filter(called | by_id).order_by("name")[:MOST]
+        ]
+        rules = PolicyRule.objects.filter(Q(name__icontains=words) | by_id)
+        found += [
+            Hit("Policy", f"{r.name} v{r.rule_version}", _url("policy", r.pk), r.state)
+            for r in rules.order_by("name", "-rule_version")[:MOST]
         ]
         found += reason_hits(words)
         return found
