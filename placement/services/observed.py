@@ -16,6 +16,7 @@ from placement.models.node import Health
 from placement.node_tasks import ObservedAnswer, ObservedReport
 from placement.services.agents import node_actor
 from placement.services.nodes import locked, recount, refold
+from placement.services.orphans import orphans_take
 from placement.services.residue import residue_take
 from placement.states import AllocationState, NodeState
 
@@ -65,6 +66,7 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
                     "observed_detail = '' WHERE id = ANY (%s)",
                     [str(value), now, ids],
                 )
+    orphans_take(row, message)
     changed_slots = residue_take(row, message, conditions, actor=node_actor(row))
     # What is wrong with some slots only is theirs: the node as a whole is well.
     health = Health.DEGRADED if blocking_codes(conditions) else Health.OK
