@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import pickle
 import random
 from typing import Any
 
@@ -35,7 +35,8 @@ _VALUES: tuple[Any, ...] = (
 
 def damaged(document: Any, chance: random.Random) -> Any:
     """A copy with one to three places changed, dropped, doubled, or added to."""
-    made = copy.deepcopy(document)
+    # Much faster than a deep copy, and what is given is JSON.
+    made = pickle.loads(pickle.dumps(document))
     for _ in range(chance.randint(1, 3)):
         _damage(made, chance)
     return made
@@ -52,11 +53,11 @@ def _damage(made: Any, chance: random.Random) -> None:
     elif what == 1 and isinstance(holder, dict):
         holder[chance.choice(("surprise", "script", "__class__", ""))] = chance.choice(_VALUES)
     elif what == 2 and isinstance(holder, list):
-        holder.append(copy.deepcopy(holder[key]))
+        holder.append(pickle.loads(pickle.dumps(holder[key])))
     elif what == 3 and isinstance(holder[key], str) and holder[key]:
         holder[key] = _bent(holder[key], chance)
     else:
-        holder[key] = copy.deepcopy(chance.choice(_VALUES))
+        holder[key] = pickle.loads(pickle.dumps(chance.choice(_VALUES)))
 
 
 def _bent(text: str, chance: random.Random) -> str:

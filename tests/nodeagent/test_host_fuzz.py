@@ -42,6 +42,7 @@ from tests.nodeagent.conftest import Bench
 from tests.nodeagent.fuzz import damaged, damaged_bytes
 
 CAMPAIGN = bool(os.environ.get("CAMPAIGN"))
+pytestmark = pytest.mark.timeout(7200 if CAMPAIGN else 300)
 TASKS = 100_000 if CAMPAIGN else 2_000
 MESSAGES = 10_000 if CAMPAIGN else 1_000
 NOTHING = Observation((), ObservedDevices(), ())

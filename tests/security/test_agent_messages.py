@@ -27,9 +27,8 @@ from tests.builders import a_report
 from tests.nodeagent.fuzz import damaged, damaged_bytes
 from tests.security.world import NodeCaller, World, a_world
 
-pytestmark = pytest.mark.django_db
-
 CAMPAIGN = bool(os.environ.get("CAMPAIGN"))
+pytestmark = [pytest.mark.django_db, pytest.mark.timeout(7200 if CAMPAIGN else 300)]
 PARSED = 100_000 if CAMPAIGN else 2_000
 SENT = 10_000 if CAMPAIGN else 200
 ADDRESS = "/agent/v1/nodes/self/observed"
