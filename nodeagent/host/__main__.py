@@ -24,7 +24,7 @@ import httpx
 from nodeagent.clock import SystemClock
 from nodeagent.daemon import Pace
 from nodeagent.files import try_lock
-from nodeagent.host.assemble import choose_runtime, clean_here, make_agent, make_helper
+from nodeagent.host.assemble import choose_runtime, clean_here, make_agent, make_helper, measuring
 from nodeagent.host.cleanup.steps import StepFailed
 from nodeagent.host.config import CONFIG_PATH, ConfigError, HostConfig, load_config
 from nodeagent.host.nvml import Nvml
@@ -72,10 +72,12 @@ async def _run(config: HostConfig, pace: Pace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    nvml, clock = Nvml(), SystemClock()
     async with httpx.AsyncHTTPTransport() as transport:
-        agent = make_agent(config, transport, SystemClock(), pace=pace)
-        log.info("the agent of %s speaks to %s", config.name, config.server)
-        await agent.run(stop)
+        with measuring(config, nvml, clock) as telemetry:
+            agent = make_agent(config, transport, clock, pace=pace, nvml=nvml, telemetry=telemetry)
+            log.info("the agent of %s speaks to %s", config.name, config.server)
+            await agent.run(stop)
 
 
 def _helper(config: HostConfig) -> int:

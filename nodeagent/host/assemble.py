@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import pwd
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 
 from nodeagent.client import ControlPlane
-from nodeagent.clock import Clock
+from nodeagent.clock import Clock, SystemClock
 from nodeagent.daemon import Agent, Pace
 from nodeagent.host.backend import HostBackend, read_boot_id
 from nodeagent.host.cleanup.gpu import GpuCare
@@ -30,9 +31,12 @@ from nodeagent.host.records import Records
 from nodeagent.host.runtime.baremetal import BareHost
 from nodeagent.host.runtime.kvm import Probe, probe
 from nodeagent.host.runtime.machines import Machines
+from nodeagent.host.telemetry import HostTelemetry, MetricsEndpoint
+from nodeagent.host.telemetry.exposition import render
 from nodeagent.host.wiring import wiring
 from nodeagent.identity import AgentHome
 from nodeagent.protocol import CleanupStep, SlotDevices, TopologyReport, WireError
+from nodeagent.telemetry.sending import Feed
 
 log = logging.getLogger("nodeagent.host")
 
@@ -43,14 +47,50 @@ def make_agent(
     clock: Clock,
     *,
     pace: Pace | None = None,
+    nvml: Nvml | None = None,
+    telemetry: Feed | None = None,
 ) -> Agent:
-    """The unprivileged half: joins, leases, reports, and asks the helper."""
-    nvml = Nvml()
+    """The unprivileged half: joins, leases, reports, and asks the helper.
+
+    nvml: the process's one door, which whoever measures has to share.
+    """
+    nvml = nvml or Nvml()
     backend = HostBackend(config, clock, wiring(config, nvml, config.agent_folder), nvml)
     home = AgentHome(config.agent_folder)
     http = httpx.AsyncClient(transport=transport, timeout=30.0, trust_env=False)
     control = ControlPlane(http, config.server, home, clock)
-    return Agent(home, backend, control, clock, pace=pace)
+    return Agent(home, backend, control, clock, pace=pace, telemetry=telemetry)
+
+
+@contextmanager
+def measuring(config: HostConfig, nvml: Nvml, clock: Clock) -> Iterator[HostTelemetry]:
+    """The host is measured, and Prometheus may read it, while inside."""
+    telemetry = HostTelemetry(nvml, clock, config.root)
+    endpoint = _endpoint(config, telemetry, clock)
+    telemetry.start()
+    try:
+        yield telemetry
+    finally:
+        telemetry.stop()
+        if endpoint is not None:
+            endpoint.stop()
+
+
+def _endpoint(config: HostConfig, telemetry: HostTelemetry, clock: Clock) -> MetricsEndpoint | None:
+    if not config.metrics_port:
+        return None
+    try:
+        endpoint = MetricsEndpoint(
+            lambda: render(telemetry.latest(), config.name, clock.now()),
+            address=config.metrics_address,
+            port=config.metrics_port,
+        )
+    except OSError as error:
+        # Work must not wait for a port that perhaps the DCGM exporter has.
+        log.warning("no metrics on port %s: %s", config.metrics_port, error)
+        return None
+    endpoint.start()
+    return endpoint
 
 
 def make_helper(config: HostConfig) -> HelperServer:
@@ -69,6 +109,7 @@ def make_helper(config: HostConfig) -> HelperServer:
         devices=devices,
         runtime=runtime,
         boot=boot,
+        clock=SystemClock(),
     )
     if runtime.works:
         verbs.resume()

@@ -104,7 +104,11 @@ class VmConfig:
 
 @dataclass(frozen=True)
 class HostConfig:
-    """Everything the operator decided. Paths are absolute."""
+    """Everything the operator decided. Paths are absolute.
+
+    metrics_address, metrics_port: where Prometheus reads this host; port 0 is nowhere. The port is
+    the DCGM exporter's: where that runs too, one of them needs another.
+    """
 
     server: str
     name: str
@@ -116,6 +120,8 @@ class HostConfig:
     root: Path = Path("/")
     replay_topology: Path | None = None
     baremetal: bool = False
+    metrics_address: str = "127.0.0.1"
+    metrics_port: int = 9400
     vm: VmConfig = field(default_factory=VmConfig)
     tools: Tools = field(default_factory=Tools)
     images: Mapping[str, Image] = field(default_factory=dict)
@@ -161,6 +167,8 @@ def parse_config(raw: Mapping[str, Any]) -> HostConfig:
 
 def _check(config: HostConfig) -> None:
     vm = config.vm
+    if not 0 <= config.metrics_port <= 65535:
+        raise ConfigError("agent.metrics_port must be 0 (nowhere) to 65535")
     if not config.server.startswith(("https://", "http://127.", "http://localhost")):
         raise ConfigError("agent.server must be https, or http on loopback")
     if vm.devices is DeviceKind.STAND_IN and not vm.emulate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.client import Refused, Unreachable
+from nodeagent.host.assemble import measuring
+from nodeagent.host.config import HostConfig
 from nodeagent.host.facts import Fact, present, unknown
 from nodeagent.host.nvml import Nvml
 from nodeagent.host.telemetry import HostTelemetry, MetricsEndpoint
@@ -425,3 +428,21 @@ def test_a_clock_set_back_does_not_make_a_window_last_for_ever(
     clock.time += 61
     telemetry.sample()
     assert len(telemetry.windows().waiting()) == 1
+
+
+@pytest.mark.gcc
+def test_an_agent_measures_while_it_runs_and_a_taken_port_stops_nobody(
+    fake: FakeNvml, nvml: Nvml, machine: TreeBuilder
+) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+    config = HostConfig("https://x", "h1", root=machine.root, metrics_port=port)
+    with measuring(config, nvml, FakeClock()) as first:
+        first.sample()
+        with measuring(config, nvml, FakeClock()) as second:
+            second.sample()
+            assert len(second.latest().gpus) == 2
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            assert b'gpuaas_agent_nvml_up{hostname="h1",reason="none"} 1' in answer.read()
+    assert (fake.open_count, nvml.open_sessions) == (0, 0)
