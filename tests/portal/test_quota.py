@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from admission.models import AdmissionRequest
 from tenants.models import QuotaIncrease, ResourceClass
 from tenants.services import cohorts, envelopes
 from tests.builders import OPERATOR
@@ -80,3 +81,17 @@ def test_anothers_wish_is_not_there(world: World) -> None:
     path = world.url(f"quota/{QuotaIncrease.objects.get().pk}/withdraw/", tenant="globex")
     assert Browser.of(world.globex.owner).send(path).status_code == 404
     assert QuotaIncrease.objects.get().state == "asked"
+
+
+def test_a_wish_leads_to_its_decision_beside_what_is_free(world: World) -> None:
+    browser = world.browser("admin")
+    browser.send(world.url("quota/"), wish(world))
+    request = AdmissionRequest.objects.get(action="quota.increase")
+    html = browser.get(world.url("quota/")).content.decode()
+    assert world.url(f"requests/{request.pk}/") in html
+    assert "free in the fleet now" in html
+    page = browser.get(world.url(f"requests/{request.pk}/")).content.decode()
+    assert "a whole node" not in page
+    assert "quota increase" in page
+    browser.send(world.url(f"requests/{request.pk}/withdraw/"))
+    assert QuotaIncrease.objects.get().state == "withdrawn"

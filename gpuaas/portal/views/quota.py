@@ -9,13 +9,15 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
+from admission.models import AdmissionRequest
 from admission.services.wishes import increase_ask, increase_withdraw
 from gpuaas.kernel import errors
 from gpuaas.portal.pages import TenantPage
 from gpuaas.ui.amounts import Units
 from gpuaas.ui.forms import refuse
+from gpuaas.ui.paging import part_of
 from gpuaas.ui.quota import shares_of
-from tenants.models import QuotaIncrease, ResourceClass, TenantCaps
+from tenants.models import QuotaIncrease, ResourceClass, Shape, TenantCaps
 from tenants.selectors import increase_list
 
 SHOWN = 50
@@ -45,15 +47,36 @@ class Quota(TenantPage):
 
     def show(self, form: WishForm, status: int = 200) -> HttpResponse:
         """The page with this form."""
+        part = part_of(increase_list(self.tenant.pk), self.request.GET.get("cursor", ""), SHOWN)
+        asked = AdmissionRequest.objects.filter(subject_id__in=[wish.pk for wish in part.items])
+        decided = dict(asked.values_list("subject_id", "id"))
+        shares = shares_of(self.tenant.pk)
         return self.page(
             "portal/quota.html",
             status=status,
-            shares=shares_of(self.tenant.pk),
+            shares=shares,
+            classes=[(bar, self.left_of(bar.name)) for bar in shares],
             caps=TenantCaps.objects.filter(tenant=self.tenant).first(),
-            wishes=list(increase_list(self.tenant.pk).order_by("-created_at")[:SHOWN]),
+            wishes=[(wish, decided.get(wish.pk)) for wish in part.items],
+            cursor=part.next,
             form=form,
             may_write=self.may("quota:write"),
+            may_see=self.may("allocations:read"),
         )
+
+    def left_of(self, resource_class: str) -> int:
+        """What of a class nobody holds now, in milli-units, by the offers that draw on it.
+
+        Offers that share a family share its slots, so the largest of them is the answer.
+        """
+        sold: dict[tuple[str, str], int] = {}
+        for offer in self.offers:
+            if offer.resource_class == resource_class:
+                place = (offer.pool, offer.family)
+                whole = offer.shape == Shape.BAREMETAL
+                units = offer.available_nodes if whole else offer.available_slots
+                sold[place] = max(sold.get(place, 0), units * offer.units_milli)
+        return sum(sold.values())
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Ask for more, or say what is wrong with it."""
@@ -69,6 +92,10 @@ class Quota(TenantPage):
                     actor=self.actor,
                 )
             except errors.ProductError as refused:
+                kept = refused.facts.get("request")
+                if refused.keep and kept:
+                    messages.error(request, f"Refused: {refused.detail}")
+                    return redirect(self.url("request", kept))
                 refuse(form, refused)
             else:
                 messages.success(request, "The operators have your request.")

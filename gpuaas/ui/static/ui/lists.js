@@ -66,12 +66,11 @@ const offerFilters = (tools, name) => {
       const item = document.createElement("li");
       const link = document.createElement("a");
       const drop = document.createElement("button");
-      item.className = "line";
+      item.className = "pair";
       link.href = query.startsWith("?") ? query : "?";
       link.textContent = title;
       if (query === here()) link.setAttribute("aria-current", "true");
       drop.type = "button";
-      drop.className = "end";
       drop.textContent = "forget";
       drop.setAttribute("aria-label", `Forget the filters ${title}`);
       drop.addEventListener("click", () => {
