@@ -67,6 +67,8 @@ class Impact:
     resource_class: str
     touched: tuple[Touched, ...]
     terms: tuple[Term, ...] = ()
+    burst_milli: int = 0
+    """What open bursts let it borrow beyond these terms."""
     used_milli: int = 0
     excess_milli: int = 0
     allocations: int = 0
@@ -168,6 +170,7 @@ def envelope_impact(
             Term("may borrow beyond it", row.borrow_milli if row else None, borrow),
             Term("lends when unused", row.lend_milli if row else None, lend),
         ),
+        burst_milli=burst if tenant.cohort_id else 0,
         used_milli=tree.shares[key].used,
         excess_milli=change(tree).shares[key].grandfathered,
         allocations=claims.values("allocation_id").distinct().count(),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.http import HttpResponse
 
+from gpuaas.kernel import clock
 from gpuaas.kernel.models import Event
 from tenants.models import Envelope, EnvelopeVersion, QuotaCounter, ResourceClass
+from tenants.services.bursts import burst_create
 from tenants.services.cohorts import cohort_create, tenant_cohort_set
 from tenants.services.envelopes import envelope_set
 from tests.builders import CLASS, OPERATOR, a_tenant
@@ -85,6 +88,25 @@ def test_a_neighbour_that_could_borrow_less_is_named_before(fleet: Fleet) -> Non
     # Its own limit is 2 and 50; the lab then has 10 and 2, of which acme took 2.
     assert re.search(r">globex</th><td class=\"num\">52 → 10</td>", page)
     assert "worse" in page
+
+
+def test_what_an_open_burst_adds_is_counted_and_said(fleet: Fleet) -> None:
+    cohort_create(name="lab", actor=OPERATOR)
+    acme, now = fleet.acme.tenant, clock.db_now()
+    tenant_cohort_set(tenant_id=acme.pk, cohort="lab", reason="share", actor=OPERATOR)
+    burst_create(
+        tenant_id=acme.pk,
+        resource_class=CLASS,
+        name="now",
+        extra_milli=1000,
+        opens_at=now - timedelta(hours=1),
+        closes_at=now + timedelta(hours=1),
+        actor=OPERATOR,
+    )
+    page = text_of(fleet.browser().send(AUTHORITY, terms(nominal_milli="0", on_excess="drain")))
+    assert "<dt>open bursts add</dt><dd>1</dd>" in page
+    # It holds 2: 1 within the burst, 1 beyond.
+    assert re.search(r"<dt>held beyond it</dt><dd>.*excess</span> 1</dd>", page)
 
 
 def test_an_envelope_is_scheduled_shown_as_to_come_and_called_off(fleet: Fleet) -> None:
