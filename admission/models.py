@@ -168,8 +168,8 @@ class AdmissionRequest(Stateful):
                 name="request_has_an_owner",
             ),
             models.UniqueConstraint(
-                fields=["subject_id"],
-                name="one_open_change",
+                fields=["subject_id", "action"],
+                name="one_open_change_of_a_kind",
                 condition=Q(action__in=CHANGES, state__in=("received", "queued")),
             ),
         ]

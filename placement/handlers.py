@@ -9,8 +9,9 @@ from gpuaas.kernel.actor import system
 from gpuaas.kernel.models import Event
 from placement.models import Allocation
 from placement.services.endings import deleting_release, excess_drain, suspended_release
+from placement.services.moves import workload_moved, workload_not_moved
 from placement.services.queue import cycle_run, cycle_sweep
-from placement.services.workloads import workload_moved, workload_not_moved, workload_settle
+from placement.services.workloads import workload_settle
 
 PART = system("workloads")
 
@@ -25,6 +26,7 @@ def capacity_freed(event: Event) -> None:
     cycle_run(row.node.pool.name)
     if row.workload_id is not None:
         workload_not_moved(request_id=row.request_id, actor=PART)
+        workload_moved(request_id=row.request_id, actor=PART)
         workload_settle(workload_id=row.workload_id, actor=PART)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
@@ -25,7 +25,6 @@ from placement.services import requests
 from placement.services.allocations import (
     Plan,
     Ticket,
-    allocation_release,
     ask_place,
     plan_of,
     request_withdraw,
@@ -33,13 +32,13 @@ from placement.services.allocations import (
 from placement.services.bundle import Item
 from placement.services.engine import room_for
 from placement.services.intents import (
-    STANDING,
     intent_change,
     intent_locked,
     move_of,
     waiting_locked,
 )
 from placement.services.memory import memory_of, whole_number
+from placement.services.moves import release_each, standing_newest, surplus
 from placement.snapshots import Ask, look
 from placement.states import AllocationState
 from tenants.services.tenancy import checked_name
@@ -183,12 +182,6 @@ def _order_of(row: Workload, **changes: Any) -> AllocationOrder:
     return replace(made, **changes)
 
 
-def _standing(row: Workload) -> list[Allocation]:
-    """The workload's allocations that stand, the newest first."""
-    rows = Allocation.objects.filter(workload=row, state__in=STANDING)
-    return list(rows.order_by("-created_at", "-pk"))
-
-
 def workload_scale(
     *, workload_id: UUID, replicas: int, actor: Actor, partial: bool = False, wait: bool = False
 ) -> Ticket:
@@ -246,19 +239,13 @@ def _unchanged(row: Workload) -> Workload:
     return fresh
 
 
-def _release(rows: Iterable[Allocation], reason: str, actor: Actor) -> None:
-    """Release some, in the order of their nodes: locks are taken in one order."""
-    for allocation in sorted(rows, key=lambda a: (a.node.num, a.pk)):
-        allocation_release(allocation_id=allocation.pk, reason=reason, actor=actor)
-
-
 def _scale_down(row: Workload, replicas: int, actor: Actor) -> Ticket:
     def change(fresh: Workload) -> None:
         _withdraw(fresh, actor, action=Action.SCALE)
-        gone = _standing(fresh)[: max(0, fresh.replicas - replicas)]
+        gone = surplus(fresh, replicas)
         if fresh.replicas != replicas:
             intent_change(fresh, {"replicas": replicas}, actor)
-        _release(gone, "scaled down", actor)
+        release_each(gone, "scaled down", actor)
 
     return _decide(row, Action.SCALE, actor, change, more={"replicas_to": replicas})
 
@@ -410,34 +397,6 @@ def workload_placement(
     return ask_place(ask, actor=actor, intent=intent)
 
 
-def workload_moved(*, request_id: UUID, actor: Actor) -> int:
-    """Release what a move has replaced, once every new allocation of it is active."""
-    request = AdmissionRequest.objects.get(pk=request_id)
-    if request.action != Action.PLACEMENT:
-        return 0
-    fresh = Allocation.objects.filter(request=request)
-    if fresh.exclude(state=AllocationState.ACTIVE).exists():
-        return 0
-    old = Allocation.objects.filter(pk__in=request.spec.get("moves", []), state__in=STANDING)
-    gone = list(old.select_related("node"))
-    _release(gone, "moved", actor)
-    return len(gone)
-
-
-def workload_not_moved(*, request_id: UUID, actor: Actor) -> int:
-    """Give up a move of which a new allocation came to nothing: what is old stays, alone."""
-    request = AdmissionRequest.objects.get(pk=request_id)
-    if request.action != Action.PLACEMENT:
-        return 0
-    fresh = Allocation.objects.filter(request=request)
-    old = Allocation.objects.filter(pk__in=request.spec.get("moves", []), state__in=STANDING)
-    if not fresh.exclude(state__in=STANDING).exists() or not old.exists():
-        return 0
-    gone = list(fresh.filter(state__in=STANDING).select_related("node"))
-    _release(gone, "not moved", actor)
-    return len(gone)
-
-
 def workload_stop(*, workload_id: UUID, reason: str, actor: Actor) -> Workload:
     """Stop a workload: what waits for it is withdrawn, what it holds is released."""
     with transaction.atomic():
@@ -453,7 +412,7 @@ def workload_stop(*, workload_id: UUID, reason: str, actor: Actor) -> Workload:
                 return row
             _withdraw(row, actor)
             row = advance(row, "stop", actor=actor, reason=reason)
-            _release(_standing(row), reason or "stopped", actor)
+            release_each(standing_newest(row), reason or "stopped", actor)
             return workload_settle(workload_id=row.pk, actor=actor)
 
 

@@ -250,7 +250,7 @@ def test_a_wish_that_is_no_wish_leaves_nothing() -> None:
         {"resource_class": "none"},
     ):
         with pytest.raises(InvalidRequest):
-            wished(acme, **wrong)  # type: ignore[arg-type]  # one wrong part each
+            wished(acme, **wrong)
     assert (AdmissionRequest.objects.count(), QuotaIncrease.objects.count()) == (0, 0)
 
 
@@ -364,3 +364,13 @@ def test_nobody_above_goes_round_the_decision() -> None:
                 if node.attr in PAST_THE_DECISION.get(module, set()):
                     wrong.append(f"{path.name}: {node.value.id}.{node.attr}")
     assert wrong == []
+
+
+def test_a_tenant_that_waits_for_approval_is_not_deleted_but_taken_back() -> None:
+    a_catalogue()
+    tenant = signed_up()
+    with pytest.raises(TransitionRefused) as refused:
+        tenant_delete(tenant_id=tenant.pk, reason="", actor=OPERATOR)
+    assert refused.value.facts["tenant_state"] == "pending"
+    states = {r.action: r.state for r in requests_about(tenant.pk)}
+    assert states == {"tenant.signup": "queued", "tenant.delete": "denied"}

@@ -162,3 +162,15 @@ def test_stopping_takes_a_waiting_move_with_it() -> None:
     place.settle()
     assert AdmissionRequest.objects.get(pk=ticket.request_id).state == "withdrawn"
     assert (used(place.acme), place.standing()) == (0, [])
+
+
+def test_a_workload_that_is_scaled_down_while_it_moves_arrives_with_as_many_as_are_wanted() -> None:
+    place = Place(replicas=3)
+    ticket = place.ask()
+    place.room()
+    assert AdmissionRequest.objects.get(pk=ticket.request_id).state == "admitted"
+    assert place.standing() == ["host-1"] * 3 + ["host-2"] * 3
+    workload_scale(workload_id=place.row.pk, replicas=1, actor=place.acme.actor)
+    place.settle()
+    assert (used(place.acme), place.standing()) == (1000, ["host-2"])
+    assert findings() == []

@@ -1,0 +1,78 @@
+"""How does a workload leave its old places for its new ones, and which go if fewer are wanted?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+from admission.models import Action, AdmissionRequest, Workload
+from admission.states import RequestState
+from gpuaas.kernel.actor import Actor
+from placement.models import Allocation
+from placement.services.allocations import allocation_release
+from placement.services.intents import STANDING
+from placement.states import AllocationState, Outcome
+
+FAILED: Final = (Outcome.FAILED, Outcome.EVICTED, Outcome.PREEMPTED, Outcome.EXPIRED)
+"""Ends of an allocation that nobody wanted: a move of which a part ends so is given up."""
+
+
+def standing_newest(row: Workload) -> list[Allocation]:
+    """The workload's allocations that stand, the newest first."""
+    rows = Allocation.objects.filter(workload=row, state__in=STANDING)
+    return list(rows.order_by("-created_at", "-pk"))
+
+
+def surplus(row: Workload, replicas: int) -> list[Allocation]:
+    """What goes when only so many are wanted: the newest, of new and of old places alike.
+
+    While a move is under way both stand, and whichever stays has to have the right number.
+    """
+    asked = AdmissionRequest.objects.filter(
+        workload=row, action=Action.PLACEMENT, state=RequestState.ADMITTED
+    )
+    last = asked.order_by("-created_at", "-id").first()
+    replaced = set(last.spec.get("moves", [])) if last else set()
+    old: list[Allocation] = []
+    new: list[Allocation] = []
+    for allocation in standing_newest(row):
+        (old if str(allocation.pk) in replaced else new).append(allocation)
+    if not any(last and allocation.request_id == last.pk for allocation in new) or not old:
+        return [*new, *old][: max(0, row.replicas - replicas)]
+    return [*new[: max(0, len(new) - replicas)], *old[: max(0, len(old) - replicas)]]
+
+
+def release_each(rows: Iterable[Allocation], reason: str, actor: Actor) -> None:
+    """Release some, in the order of their nodes: locks are taken in one order."""
+    for allocation in sorted(rows, key=lambda a: (a.node.num, a.pk)):
+        allocation_release(allocation_id=allocation.pk, reason=reason, actor=actor)
+
+
+def workload_moved(*, request_id: UUID, actor: Actor) -> int:
+    """Release what a move has replaced, once every new allocation that stands is active."""
+    request = AdmissionRequest.objects.get(pk=request_id)
+    if request.action != Action.PLACEMENT:
+        return 0
+    fresh = Allocation.objects.filter(request=request)
+    states = set(fresh.filter(state__in=STANDING).values_list("state", flat=True))
+    if states != {AllocationState.ACTIVE} or fresh.filter(outcome__in=FAILED).exists():
+        return 0
+    old = Allocation.objects.filter(pk__in=request.spec.get("moves", []), state__in=STANDING)
+    gone = list(old.select_related("node"))
+    release_each(gone, "moved", actor)
+    return len(gone)
+
+
+def workload_not_moved(*, request_id: UUID, actor: Actor) -> int:
+    """Give up a move of which a new allocation came to nothing: what is old stays, alone."""
+    request = AdmissionRequest.objects.get(pk=request_id)
+    if request.action != Action.PLACEMENT:
+        return 0
+    fresh = Allocation.objects.filter(request=request)
+    old = Allocation.objects.filter(pk__in=request.spec.get("moves", []), state__in=STANDING)
+    if not fresh.filter(outcome__in=FAILED).exists() or not old.exists():
+        return 0
+    gone = list(fresh.filter(state__in=STANDING).select_related("node"))
+    release_each(gone, "not moved", actor)
+    return len(gone)
