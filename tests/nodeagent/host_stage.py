@@ -25,6 +25,7 @@ from nodeagent.protocol import (
     DeviceMode,
     SlotDevices,
     TaskKind,
+    TaskParams,
     VmProvisionParams,
     VmReleaseParams,
 )
@@ -147,9 +148,9 @@ class HostStage:
         failed = any(task == task_id for task, _ in self.control.failed)
         return failed or self.completed(task_id)
 
-    def done(self, kind: TaskKind, params: object, task_id: str, **more: int) -> None:
+    def done(self, kind: TaskKind, params: TaskParams, task_id: str, *, epoch: int = 1) -> None:
         """Queue a task and wait until it is completed."""
-        self.control.add(kind, params, task_id=task_id, **more)  # type: ignore[arg-type]
+        self.control.add(kind, params, task_id=task_id, epoch=epoch)
         assert until(lambda: self.completed(task_id), 60), self.control.failed
 
     def close(self) -> None:
@@ -212,7 +213,7 @@ def host_stage(*, qemu: Path | None = None, image: str = "", vm: str = "") -> It
         stage.config.write_text(
             f'[agent]\nserver = "{server}"\nname = "host-1"\nagent_user = ""\nbaremetal = true\n'
             f'agent_folder = "{agent}"\nhelper_folder = "{folder}/helper"\n'
-            f'run_folder = "{folder}/run"\nreplay_topology = "{folder}/sim"\n'
+            f'run_folder = "{folder}/run"\nmetrics_port = 0\nreplay_topology = "{folder}/sim"\n'
             f'[vm]\nemulate = true\ndevices = "stand_in"\nnetwork = "loopback"\n'
             f'ready = "running"\ngrace_s = 0\n{vm}\n'
             f"[tools]\n{tools}\n[images.small]\n{image or _empty_kernel(folder)}\n"

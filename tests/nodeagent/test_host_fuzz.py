@@ -195,7 +195,7 @@ def nobody() -> Nobody:
 def helper(nobody: Nobody, tmp_path: Path) -> Iterator[Path]:
     """A helper's socket, with nothing behind it."""
     path = tmp_path / "h.sock"
-    server = HelperServer(path, nobody, {os.geteuid()})  # type: ignore[arg-type]
+    server = HelperServer(path, nobody, {os.geteuid()})  # type: ignore[arg-type]  # notes only
     thread = threading.Thread(target=server.serve)
     thread.start()
     yield path
@@ -276,7 +276,7 @@ def test_what_is_no_request_at_all_is_answered_and_does_nothing(
 
 def test_only_the_agents_user_may_ask(nobody: Nobody, tmp_path: Path) -> None:
     path = tmp_path / "h.sock"
-    server = HelperServer(path, nobody, {os.geteuid() + 1})  # type: ignore[arg-type]
+    server = HelperServer(path, nobody, {os.geteuid() + 1})  # type: ignore[arg-type]  # notes only
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.host.runtime.process import machines
-from nodeagent.protocol import REQUIRED_CLEANUP_STEPS, TaskKind
+from nodeagent.protocol import REQUIRED_CLEANUP_STEPS, TaskKind, TaskParams
 from tests.nodeagent.guest import QEMU, kernel_tree, write_guest
 from tests.nodeagent.host_stage import HostStage, host_stage, until
 
@@ -121,11 +121,11 @@ def test_a_kill_leaves_one_machine_or_none_and_a_proof_or_none(
     proven_and_gone(stage, ending, end, claim)
 
 
-def die(stage: HostStage, kill: Kill, task_id: str, params: object) -> None:
+def die(stage: HostStage, kill: Kill, task_id: str, params: TaskParams) -> None:
     """Let the agent come to the place, and kill it there."""
     watch = Watch(stage, kill, task_id)
     stage.control.watch = watch
-    stage.control.add(kill.kind, params, task_id=task_id)  # type: ignore[arg-type]
+    stage.control.add(kill.kind, params, task_id=task_id)
     assert until(lambda: watch.done, 30), f"{kill} was never reached"
     stage.control.watch = None
 

@@ -196,7 +196,7 @@ def test_without_kvm_a_machine_is_small_and_pinned_to_nothing(report: TopologyRe
 def test_what_this_host_does_not_know_makes_no_machine(
     report: TopologyReport, change: dict[str, object], said: str
 ) -> None:
-    slot = replace(given(report, 0)[0], **change)  # type: ignore[arg-type]
+    slot = replace(given(report, 0)[0], **change)  # type: ignore[arg-type]  # one of the table
     with pytest.raises(SpecError, match=said):
         vm_spec(
             "claim-1",

@@ -15,19 +15,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from nodeagent.backend import BackendError
+from nodeagent.clock import Clock
 from nodeagent.host.cleanup.steps import Before, Devices, Done, StepFailed, device_step
+from nodeagent.host.helper.bounds import Bounds, refuse_different
 from nodeagent.host.helper.wire import (
     Cleaned,
     Inspection,
     Provision,
     Release,
     Request,
-    SeenStray,
     SeenTenancy,
     Verb,
 )
 from nodeagent.host.records import BAREMETAL, SLICE, Records, Tenancy
-from nodeagent.host.runtime import process
 from nodeagent.host.runtime.baremetal import BareHost
 from nodeagent.host.runtime.kvm import Probe
 from nodeagent.host.runtime.machines import Machines
@@ -53,7 +53,7 @@ _MARGIN_US = 1_000_000
 
 
 class Verbs:
-    """The helper's work. boot: this boot's id; now: unix seconds."""
+    """The helper's work. boot: this boot's id."""
 
     def __init__(
         self,
@@ -64,16 +64,16 @@ class Verbs:
         devices: Devices,
         runtime: Probe,
         boot: str,
-        now: Callable[[], float] = time.time,
+        clock: Clock,
     ) -> None:
         self._records = records
-        self._report = report
         self._machines = machines
+        self._bounds = Bounds(records, report, machines.mark)
         self._bare = bare
         self._devices = devices
         self._runtime = runtime
         self._boot = boot
-        self._now = now
+        self._clock = clock
         self._turn = threading.Lock()
         self._turns: dict[str, threading.Lock] = {}
 
@@ -113,7 +113,7 @@ class Verbs:
         records = self._records.all()
         return Inspection(
             tenancies=tuple(self._seen(one) for one in records),
-            strays=tuple(self._strays({vm_name(one.claim) for one in records})),
+            strays=tuple(self._bounds.strays({vm_name(one.claim) for one in records})),
             works=self._runtime.works,
             runtime=self._runtime.detail,
         )
@@ -137,29 +137,6 @@ class Verbs:
             port=tenancy.port,
         )
 
-    def _strays(self, known: set[str]) -> Iterator[SeenStray]:
-        """Machines without a record.
-
-        Another agent's on the same machine are not ours to report, unless they have our devices.
-        """
-        places = self._places()
-        for machine in process.machines():
-            slots = {places[one] for one in machine.functions if one in places}
-            ours = any(self._machines.mark in word for word in machine.argv)
-            others = machine.name.startswith("gpuaas-") and not ours
-            if (machine.name in known and ours) or (others and not slots):
-                continue
-            name = machine.name or f"process {machine.pid}"
-            yield SeenStray(name[:120], tuple(sorted(slots)))
-
-    def _places(self) -> dict[str, int]:
-        """Which slot a PCI address belongs to."""
-        report, places = self._report(), {}
-        for gpu, slot in ((gpu, slot) for gpu in report.gpus for slot in report.slots):
-            if slot.gpu_index == gpu.index and gpu.pci is not None:
-                places[gpu.pci] = slot.index
-        return places
-
     # Making
 
     def _define(self, request: Request) -> None:
@@ -167,14 +144,14 @@ class Verbs:
         assert isinstance(params, Provision)
         kind = BAREMETAL if isinstance(params, BaremetalProvisionParams) else SLICE
         slots = task_slots(params)
-        self._refuse_unknown(slots)
+        self._bounds.refuse_unknown(slots)
         image = self._machines.image(params.image)
         with self._turn:
             mine = self._records.get(params.allocation_id)
             if mine is not None:
-                _refuse_different(mine, kind, slots)
+                refuse_different(mine, kind, slots)
                 return
-            self._refuse_taken(params.allocation_id, slots)
+            self._bounds.refuse_taken(params.allocation_id, slots)
             self._records.put(
                 Tenancy(
                     claim=params.allocation_id,
@@ -222,8 +199,8 @@ class Verbs:
         if step not in REQUIRED_CLEANUP_STEPS[_task_kind(params)]:
             raise BackendError("step_unknown", f"{step} is not a step of this", retryable=False)
         slots = params.slots if not isinstance(params, BaremetalReleaseParams) else params.devices
-        self._refuse_unknown(slots)
-        tenancy = self._own_or_none(params, slots)
+        self._bounds.refuse_unknown(slots)
+        tenancy = self._bounds.own_or_none(params, slots)
         if step is CleanupStep.VM_GONE and tenancy is not None:
             # A new attempt: nothing that an earlier one has shown counts any more.
             tenancy = replace(tenancy, attempt=params.attempt, cleaned={})
@@ -245,7 +222,7 @@ class Verbs:
         except StepFailed as error:
             done, ok = Done("failed", str(error)), False
         detail = "".join(sign if sign.isprintable() else " " for sign in done.detail)[:2000]
-        at = int(self._now())
+        at = int(self._clock.now())
         return SlotEvidence(
             slot.slot_index, (EvidenceStep(step.value, ok, done.method, detail, at),)
         )
@@ -270,7 +247,7 @@ class Verbs:
         """Forget a claim, once every step of every slot was done in this attempt."""
         params = request.params
         assert isinstance(params, Release)
-        tenancy = self._own_or_none(params, task_slots(params))
+        tenancy = self._bounds.own_or_none(params, task_slots(params))
         if tenancy is None:
             return
         required = REQUIRED_CLEANUP_STEPS[_task_kind(params)]
@@ -293,74 +270,12 @@ class Verbs:
             raise BackendError("claim_unknown", detail, retryable=True)
         return tenancy
 
-    def _refuse_unknown(self, slots: tuple[SlotDevices, ...]) -> None:
-        """Only this host's own GPUs, with their own devices, whatever the task says.
-
-        Slots follow UUIDs: the control plane keeps a slot's number when cards come and go.
-        """
-        own = {slot.gpu_uuid: slot for slot in self._report().slots}
-        for slot in slots:
-            known = own.get(slot.gpu_uuid)
-            if known is None:
-                detail = f"slot {slot.slot_index} does not have that GPU here"
-                raise BackendError("device_mismatch", detail, retryable=False)
-            allowed = {known.nic, known.nvme, *known.extra_nics, *known.extra_nvmes}
-            if not {*slot.all_nics(), *slot.all_nvmes()} <= allowed:
-                detail = f"slot {slot.slot_index} does not have that device here"
-                raise BackendError("device_mismatch", detail, retryable=False)
-
-    def _refuse_taken(self, claim: str, slots: tuple[SlotDevices, ...]) -> None:
-        wanted = {slot.slot_index for slot in slots}
-        gpus = {slot.gpu_uuid for slot in slots}
-        for other in self._records.all():
-            if other.claim != claim and (wanted & other.indexes or gpus & other.gpus):
-                if other.present:
-                    raise BackendError(
-                        "device_in_use", "a slot has another machine", retryable=False
-                    )
-                raise BackendError(
-                    FailureCode.RESIDUE_FOUND,
-                    f"an earlier tenant's cleanup is not complete on slots "
-                    f"{sorted(wanted & other.indexes)}",
-                    retryable=False,
-                )
-        places = {slot.index for slot in self._report().slots if slot.gpu_uuid in gpus}
-        for stray in self._strays({vm_name(claim)}):
-            if places & set(stray.slots):
-                detail = f"{stray.name}, which nobody asked for, has a device of a slot"
-                raise BackendError("device_in_use", detail, retryable=False)
-
-    def _own_or_none(self, params: Release, slots: tuple[SlotDevices, ...]) -> Tenancy | None:
-        """The claim's record; never another's slots, nor a part of its own. Raises BackendError."""
-        wanted = {slot.slot_index for slot in slots}
-        gpus = {slot.gpu_uuid for slot in slots}
-        for other in self._records.all():
-            shared = wanted & other.indexes or gpus & other.gpus
-            if other.claim != params.allocation_id and shared:
-                raise BackendError("device_in_use", "a slot has another machine", retryable=False)
-        mine = self._records.get(params.allocation_id)
-        bare = isinstance(params, BaremetalReleaseParams)
-        if mine is not None and (mine.kind == BAREMETAL) is not bare:
-            raise BackendError("allocation_differs", "it is of another kind", retryable=False)
-        if mine is not None and not mine.indexes <= wanted:
-            raise BackendError(
-                "allocation_differs", "the machine has more slots than named", retryable=False
-            )
-        return mine
-
     @contextlib.contextmanager
     def _one_at_a_time(self, claim: str) -> Iterator[None]:
         with self._turn:
             turn = self._turns.setdefault(claim, threading.Lock())
         with turn:
             yield
-
-
-def _refuse_different(mine: Tenancy, kind: str, slots: tuple[SlotDevices, ...]) -> None:
-    if not mine.present:
-        raise BackendError("claim_ended", "this claim is being cleaned up", retryable=False)
-    if mine.kind != kind or mine.slots != slots:
-        raise BackendError("allocation_differs", "it exists here with other slots", retryable=False)
 
 
 def _task_kind(params: Release) -> TaskKind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -136,7 +137,7 @@ def _word(rest: dict[str, Any], name: str, words: Any) -> Any:
         raise WireError(f"/{name}", "unknown_value", f"not a known {name}") from None
 
 
-def _only(rest: dict[str, Any], wanted: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+def _only(rest: dict[str, Any], wanted: Collection[str] = ()) -> None:
     for name in rest:
         if name not in wanted:
             raise WireError(f"/{name}", "unknown_field", "not a field of this verb")

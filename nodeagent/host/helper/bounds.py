@@ -1,0 +1,117 @@
+"""What on this host may a request be about? Looked up in its wiring, records and processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from nodeagent.backend import BackendError
+from nodeagent.host.helper.wire import Release, SeenStray
+from nodeagent.host.records import BAREMETAL, Records, Tenancy
+from nodeagent.host.runtime import process
+from nodeagent.host.runtime.spec import vm_name
+from nodeagent.protocol import (
+    BaremetalReleaseParams,
+    FailureCode,
+    SlotDevices,
+    TopologyReport,
+)
+
+
+class Bounds:
+    """What is whose. mark: what is among the arguments of every machine that was started here."""
+
+    def __init__(self, records: Records, report: Callable[[], TopologyReport], mark: str) -> None:
+        self._records = records
+        self._report = report
+        self._mark = mark
+
+    def strays(self, known: set[str]) -> Iterator[SeenStray]:
+        """Machines without a record.
+
+        Another agent's on the same machine are not ours to report, unless they have our devices.
+        """
+        places = self._places()
+        for machine in process.machines():
+            slots = {places[one] for one in machine.functions if one in places}
+            ours = any(self._mark in word for word in machine.argv)
+            others = machine.name.startswith("gpuaas-") and not ours
+            if (machine.name in known and ours) or (others and not slots):
+                continue
+            name = machine.name or f"process {machine.pid}"
+            yield SeenStray(name[:120], tuple(sorted(slots)))
+
+    def _places(self) -> dict[str, int]:
+        """Which slot a PCI address belongs to."""
+        report, places = self._report(), {}
+        for gpu, slot in ((gpu, slot) for gpu in report.gpus for slot in report.slots):
+            if slot.gpu_index == gpu.index and gpu.pci is not None:
+                places[gpu.pci] = slot.index
+        return places
+
+    def refuse_unknown(self, slots: tuple[SlotDevices, ...]) -> None:
+        """Only this host's own GPUs, with their own devices, whatever the task says.
+
+        Slots follow UUIDs: the control plane keeps a slot's number when cards come and go.
+        Raises BackendError.
+        """
+        own = {slot.gpu_uuid: slot for slot in self._report().slots}
+        for slot in slots:
+            known = own.get(slot.gpu_uuid)
+            if known is None:
+                detail = f"slot {slot.slot_index} does not have that GPU here"
+                raise BackendError("device_mismatch", detail, retryable=False)
+            allowed = {known.nic, known.nvme, *known.extra_nics, *known.extra_nvmes}
+            if not {*slot.all_nics(), *slot.all_nvmes()} <= allowed:
+                detail = f"slot {slot.slot_index} does not have that device here"
+                raise BackendError("device_mismatch", detail, retryable=False)
+
+    def refuse_taken(self, claim: str, slots: tuple[SlotDevices, ...]) -> None:
+        """Nothing that another claim, its traces, or a stray machine has. Raises BackendError."""
+        wanted = {slot.slot_index for slot in slots}
+        gpus = {slot.gpu_uuid for slot in slots}
+        for other in self._records.all():
+            if other.claim != claim and (wanted & other.indexes or gpus & other.gpus):
+                if other.present:
+                    raise BackendError(
+                        "device_in_use", "a slot has another machine", retryable=False
+                    )
+                raise BackendError(
+                    FailureCode.RESIDUE_FOUND,
+                    f"an earlier tenant's cleanup is not complete on slots "
+                    f"{sorted(wanted & other.indexes)}",
+                    retryable=False,
+                )
+        places = {slot.index for slot in self._report().slots if slot.gpu_uuid in gpus}
+        for stray in self.strays({vm_name(claim)}):
+            if places & set(stray.slots):
+                detail = f"{stray.name}, which nobody asked for, has a device of a slot"
+                raise BackendError("device_in_use", detail, retryable=False)
+
+    def own_or_none(self, params: Release, slots: tuple[SlotDevices, ...]) -> Tenancy | None:
+        """The claim's record; never another's slots, nor a part of its own. Raises BackendError."""
+        wanted = {slot.slot_index for slot in slots}
+        gpus = {slot.gpu_uuid for slot in slots}
+        for other in self._records.all():
+            shared = wanted & other.indexes or gpus & other.gpus
+            if other.claim != params.allocation_id and shared:
+                raise BackendError("device_in_use", "a slot has another machine", retryable=False)
+        mine = self._records.get(params.allocation_id)
+        bare = isinstance(params, BaremetalReleaseParams)
+        if mine is not None and (mine.kind == BAREMETAL) is not bare:
+            raise BackendError("allocation_differs", "it is of another kind", retryable=False)
+        if mine is not None and not mine.indexes <= wanted:
+            raise BackendError(
+                "allocation_differs", "the machine has more slots than named", retryable=False
+            )
+        return mine
+
+
+def refuse_different(mine: Tenancy, kind: str, slots: tuple[SlotDevices, ...]) -> None:
+    """A claim is made once, on the same slots, and not again while it is cleaned up.
+
+    Raises BackendError.
+    """
+    if not mine.present:
+        raise BackendError("claim_ended", "this claim is being cleaned up", retryable=False)
+    if mine.kind != kind or mine.slots != slots:
+        raise BackendError("allocation_differs", "it exists here with other slots", retryable=False)
