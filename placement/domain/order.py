@@ -14,7 +14,9 @@ class AllocationOrder:
 
     ``slots`` is None for the SKU's smallest size; whole-node SKUs take no number. ``storage``
     names kinds of storage that have to be reached from where it runs. ``sharing`` is the mode
-    of the workload that it is for.
+    of the workload that it is for. Of several allocations ``together`` is the level that all
+    must be within, ``close`` the one that they should be within (fabric, rack, block or zone), and
+    ``apart`` keeps them on different nodes.
     """
 
     sku: str
@@ -29,3 +31,6 @@ class AllocationOrder:
     storage: tuple[str, ...] = ()
     band: int | None = None
     sharing: str = ""
+    together: str = ""
+    close: str = ""
+    apart: bool = False

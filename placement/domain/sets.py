@@ -84,6 +84,28 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
+class Closeness:
+    """How a request for several allocations wants them; the default wants nothing."""
+
+    required: str = ""
+    preferred: str = ""
+    apart: bool = False
+
+    @property
+    def matters(self) -> bool:
+        """Whether anything is wanted."""
+        return bool(self.required or self.preferred or self.apart)
+
+    def as_json(self) -> dict[str, object]:
+        """What is wanted, for the record."""
+        parts = {"together": self.required, "close": self.preferred, "apart": self.apart}
+        return {name: value for name, value in parts.items() if value}
+
+
+ANYHOW = Closeness()
+
+
+@dataclass(frozen=True, slots=True)
 class SetAsk:
     """A set: the sizes of its members, what all of them want, and how close they must be.
 

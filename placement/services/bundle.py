@@ -16,6 +16,7 @@ from gpuaas.kernel import events, ids, prepared, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ConcurrentUpdate
 from placement.domain.fit import Option, Place, Want
+from placement.domain.sets import ANYHOW, Closeness
 from placement.snapshots import Target
 from tenants.domain.names import slug_of
 from tenants.errors import QUOTA_REFUSALS, EnvelopeExceeded
@@ -50,6 +51,7 @@ class Item:
     where: Target | None
     places: tuple[Place, ...] | None = None
     """What ``look`` saw of free capacity; None when it has to be looked for."""
+    closeness: Closeness = ANYHOW
     queued: bool = False
     holds: bool = False
     """Whether it has waited so long that a node is kept free for it."""

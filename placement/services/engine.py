@@ -13,10 +13,12 @@ from django.db import transaction
 
 from gpuaas.kernel.errors import ProductError
 from placement.domain.fit import Board, Option, Place, Want, rank, taken
+from placement.domain.sets import NoPlan
 from placement.errors import SkuUnavailable
 from placement.services.bundle import Item, commit
 from placement.services.refusals import no_capacity
 from placement.services.search import pages
+from placement.services.sets import set_plan
 from placement.snapshots import Target, locked, lookahead_of, nearest
 
 LOOKS = 3
@@ -101,8 +103,9 @@ def place_group(items: Sequence[Item], *, ahead: Sequence[Item] = ()) -> Result:
     try:
         for attempt in range(2 * LOOKS):
             mine = _mine(items, ahead)
-            if len(mine) < len(items):
-                return Unplaced(no_capacity_for(items, len(mine)))
+            fitting = mine.fitting if isinstance(mine, NoPlan) else len(mine)
+            if isinstance(mine, NoPlan) or fitting < len(items):
+                return Unplaced(no_capacity_for(items, fitting))
             with transaction.atomic():
                 done = commit(mine, skip_locked=attempt < LOOKS)
                 if len(done) == len(mine):
@@ -121,8 +124,11 @@ def _kept_free(error: ProductError, kept: frozenset[int]) -> ProductError:
     return error
 
 
-def _mine(items: Sequence[Item], ahead: Sequence[Item]) -> list[tuple[Item, list[Option]]]:
+def _mine(items: Sequence[Item], ahead: Sequence[Item]) -> list[tuple[Item, list[Option]]] | NoPlan:
     """The plan for a request's allocations after those ahead."""
+    if items[0].closeness.matters:
+        kept, gone = _kept_and_gone(ahead)
+        return set_plan(items, lambda place: None if place.num in kept else _left(place, gone))
     return _only(items, _plan([*ahead, *items])[0])
 
 
@@ -132,6 +138,7 @@ def no_capacity_for(items: Sequence[Item], fitting: int) -> ProductError:
     if len(items) > 1:
         error.detail = f"{len(items)} allocations asked together, {fitting} fit now. {error.detail}"
         error.facts |= {"replicas": len(items), "replicas_fitting": fitting}
+        error.facts |= items[0].closeness.as_json()
     return error
 
 

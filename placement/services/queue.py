@@ -132,6 +132,9 @@ def _ask(row: AdmissionRequest) -> Ask:
         datasets=tuple(row.spec.get("datasets", [])),
         storage=tuple(row.spec.get("storage", [])),
         sharing=row.spec.get("sharing", ""),
+        together=row.spec.get("together", ""),
+        close=row.spec.get("close", ""),
+        apart=row.spec.get("apart", False),
         band=row.spec.get("band"),
     )
     assert row.tenant_id is not None  # both by a constraint of the table

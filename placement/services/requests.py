@@ -23,6 +23,7 @@ from gpuaas.kernel.errors import FieldError, InvalidRequest, NotFound, ProductEr
 from gpuaas.kernel.transitions import advance
 from placement.domain.fit import Want
 from placement.domain.order import WHOLE_NODE, AllocationOrder
+from placement.domain.sets import Closeness
 from placement.domain.terms import Alone
 from placement.services.bundle import Item, as_json
 from placement.snapshots import Ask, Look, Target, image_of
@@ -182,6 +183,7 @@ def item_of(
         run_id=run_id or ids.new_id(),
         where=where,
         places=met.places if where == met.where and not terms.bind else None,
+        closeness=Closeness(order.together, order.close, order.apart),
         queued=queued is not None,
         action=ask.action,
         workload_id=ask.workload_id,
@@ -211,6 +213,9 @@ def _placed_by(order: AllocationOrder) -> dict[str, Any]:
         "storage": list(order.storage),
         "band": order.band,
         "sharing": order.sharing,
+        "together": order.together,
+        "close": order.close,
+        "apart": order.apart or None,
     }
     return {name: value for name, value in parts.items() if value not in ([], None, "")}
 

@@ -25,7 +25,7 @@ _WITHIN: Final = """
    AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
    AND (%(nodes)s::text[] = '{}' OR n.name = ANY (%(nodes)s))
 """
-_FITS: Final = (
+FITS: Final = (
     """
        n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
    AND (NOT %(whole)s::bool OR n.free_count = n.slot_count)
@@ -61,7 +61,7 @@ SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mas
  CROSS JOIN LATERAL (
        SELECT n.* FROM placement_node n
         WHERE n.free_count >= level.free AND n.free_count <= level.free AND """
-    + _FITS
+    + FITS
     + """
         ORDER BY n.free_count, n.num LIMIT %(limit)s::int + %(skip)s::int) AS n
  LIMIT %(limit)s::int OFFSET %(skip)s::int
@@ -73,7 +73,7 @@ SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mas
     + HELD
     + """
   FROM placement_node n WHERE n.num = %(num)s::int AND n.free_count >= %(slots)s::int AND """
-    + _FITS
+    + FITS
 )
 _NEAREST: Final = (
     """
@@ -118,8 +118,8 @@ def candidates(
     An index probe for each level until there are ``limit``, whatever the fleet's size. Who
     holds what is read only where it matters.
     """
-    params = {**_params(where, want), "levels": list(levels), "limit": limit, "skip": skip}
-    return [_read(row) for row in prepared.rows(_CANDIDATES, params)]
+    params = {**params_of(where, want), "levels": list(levels), "limit": limit, "skip": skip}
+    return [read_place(row) for row in prepared.rows(_CANDIDATES, params)]
 
 
 def locked(where: Target, want: Want, num: int) -> list[Place]:
@@ -128,22 +128,24 @@ def locked(where: Target, want: Want, num: int) -> list[Place]:
     Two statements: what is read after the lock must not come from before it.
     """
     prepared.rows(_LOCK, (num,))
-    return [_read(row) for row in prepared.rows(_ONE, {**_params(where, want), "num": num})]
+    return [read_place(row) for row in prepared.rows(_ONE, {**params_of(where, want), "num": num})]
 
 
 def nearest(where: Target, want: Want) -> int | None:
     """The node that is nearest to holding this one day: without trouble, then with most free."""
-    found = prepared.rows(_NEAREST, _params(where, want))
+    found = prepared.rows(_NEAREST, params_of(where, want))
     return int(found[0][0]) if found else None
 
 
-def _read(row: Sequence[Any]) -> Place:
+def read_place(row: Sequence[Any]) -> Place:
+    """A place from its seven columns."""
     num, generation, free, count, layout, exclusive, held = row
     known = None if held is None else held_of(held)
     return Place(num, generation, free, count, layout, exclusive, known)
 
 
-def _params(where: Target, want: Want) -> dict[str, Any]:
+def params_of(where: Target, want: Want) -> dict[str, Any]:
+    """The values of ``FITS``."""
     near, terms = where.near, want.terms
     return {
         "pool": where.pool_id,
