@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from io import StringIO
 from itertools import combinations
 from uuid import UUID
 
 import pytest
+from django.core.management import CommandError, call_command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -263,3 +265,26 @@ def test_terms_and_weights_that_make_no_sense_are_refused_by_name() -> None:
         assert caught.value.errors[0].pointer == f"/{field}"
     with pytest.raises(ProductError):
         scoring_set(gap=-1, fragment=0, stranded=0, broken=0, reason="x", actor=OPERATOR)
+
+
+@pytest.mark.django_db
+def test_an_operator_sets_and_lists_terms_by_a_command() -> None:
+    a_catalogue()
+    acme = a_tenant("acme")
+    out = StringIO()
+    call_command(
+        "placement_terms", "sku", "h100.slice", alone="wiring", reason="sold so", stdout=out
+    )
+    call_command(
+        "placement_terms", "pool", "default", tenant=["acme"], reason="theirs", stdout=StringIO()
+    )
+    call_command("placement_terms", stdout=out)
+    assert out.getvalue().splitlines() == [
+        "sku:h100.slice: alone wiring (version 1)",
+        f"pool:default: tenants {acme.tenant.pk} (version 1)",
+        "sku:h100.slice: alone wiring (version 1)",
+    ]
+    with pytest.raises(CommandError, match="no tenant"):
+        call_command("placement_terms", "pool", "default", tenant=["nobody"], reason="x")
+    with pytest.raises(CommandError):
+        call_command("placement_terms", "sku", "h100.slice", alone="node", reason="")
