@@ -108,6 +108,9 @@ def differences(
         code, what = CARD_ADDED, "a GPU that no slot has; approve it to sell it"
         if uuid in elsewhere:
             code, what = CARD_ELSEWHERE, "another host has this GPU; retire that host first"
+        elif not slots:
+            # Nothing is approved yet, so nothing is otherwise.
+            continue
         found.append(Difference(code, None, uuid, what, {}, _shown(gpu)))
     found += [
         Difference(DUPLICATE_UUID, None, uuid, "two GPUs say this UUID; neither is believed")

@@ -16,6 +16,7 @@ from placement.selectors.blocks import (
     slot_blocks,
 )
 from placement.selectors.holdings import Held, Holdings, holdings_of
+from placement.selectors.identity import Differing, differences_of, identity_of
 from placement.selectors.leases import deliverable_milli, leases_of_tenant, leases_of_tier
 from placement.selectors.nodes import (
     node_list,
@@ -39,6 +40,7 @@ from placement.selectors.timeline import (
 
 __all__ = [
     "Block",
+    "Differing",
     "Held",
     "Holdings",
     "Offer",
@@ -50,9 +52,11 @@ __all__ = [
     "allocation_timeline",
     "blocks_on",
     "deliverable_milli",
+    "differences_of",
     "event_actor",
     "event_facts",
     "holdings_of",
+    "identity_of",
     "image_list",
     "leases_of_tenant",
     "leases_of_tier",

@@ -82,8 +82,7 @@ class TelemetryOut(Output):
 class DifferenceOut(Output):
     """One thing that a discovery saw otherwise than approved."""
 
-    id = serializers.UUIDField()
-    code = serializers.ChoiceField(choices=sorted(CODES))
+    code = serializers.ChoiceField(choices=[*sorted(CODES), "difference_gone"])
     outcome = serializers.ChoiceField(
         choices=OUTCOMES, help_text="note: nothing follows. block: the slot is blocked."
     )
@@ -94,6 +93,7 @@ class DifferenceOut(Output):
     discovered: Any = JsonObject()
     since = serializers.DateTimeField()
     seen_at = serializers.DateTimeField()
+    to_accept = serializers.BooleanField(help_text="Somebody has to decide on its slot.")
 
 
 class IdentityOut(Output):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -11,7 +12,7 @@ from rest_framework.response import Response
 from gpuaas.api.base import OperatorView
 from gpuaas.api.serializers import hosts as wire
 from placement import selectors
-from placement.models import IdentityDifference, Node, NodeIdentity
+from placement.models import Node
 from placement.services.differences import slot_accept
 
 
@@ -47,28 +48,13 @@ class NodeIdentityView(OperatorView):
 
 def identity_shown(row: Node) -> dict[str, Any]:
     """The representation of a host's identity."""
-    known = NodeIdentity.objects.filter(node=row).first()
-    open_rows = IdentityDifference.objects.filter(node=row, ended_at__isnull=True)
+    known = selectors.identity_of(row)
     body = {
         "node": {"id": row.pk, "name": row.name},
         "hostname": known.hostname if known else None,
         "boot_id": known.boot_id if known else None,
         "as_of": known.seen_at if known else None,
-        "differences": [
-            {
-                "id": one.pk,
-                "code": one.code,
-                "outcome": one.outcome,
-                "slot_index": one.slot.index if one.slot else None,
-                "gpu_uuid": one.gpu_uuid,
-                "detail": one.detail,
-                "approved": one.approved,
-                "discovered": one.discovered,
-                "since": one.created_at,
-                "seen_at": one.seen_at,
-            }
-            for one in open_rows.select_related("slot").order_by("slot__index", "created_at")
-        ],
+        "differences": [asdict(one) for one in selectors.differences_of(row)],
     }
     return dict(wire.IdentityOut(body).data)
 

@@ -24,6 +24,7 @@ from gpuaas.console.actions import (
     slot_run,
 )
 from gpuaas.console.fleet import posture_counts, strips_of
+from gpuaas.console.measured import COLUMNS, measured
 from gpuaas.console.pages import ConsolePage
 from gpuaas.console.picture import draw
 from gpuaas.kernel import clock, errors
@@ -38,6 +39,7 @@ from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool,
 from placement.models.node import Intended
 from placement.selectors import (
     Block,
+    differences_of,
     node_list,
     node_named,
     node_picture,
@@ -45,9 +47,11 @@ from placement.selectors import (
     slot_blocks,
     slot_list,
     task_list,
+    telemetry_of,
 )
 from placement.services import nodes as services
 from placement.services.agents import join_token_create
+from placement.services.differences import slot_accept
 from placement.services.overrides import approval_rule
 from placement.states import LIVE, NodeState, SlotState
 
@@ -149,6 +153,7 @@ class OneNode(ConsolePage):
         drains = list(NodeDrain.objects.filter(node=node, ended_at__isnull=True))
         states = node_states(node)
         picture = node_picture(node)
+        telemetry = telemetry_of(node)
         numbers = NodeNumbers(
             state=node.state,
             live_claims=len(claims),
@@ -177,6 +182,10 @@ class OneNode(ConsolePage):
             claims=claims,
             drains=drains,
             blocked=_blocked(node, slots),
+            differences=differences_of(node),
+            telemetry=telemetry,
+            measured=measured(telemetry),
+            measured_heads=[column[1] for column in COLUMNS],
             drained_slots={d.slot_index for d in drains if d.slot_index is not None},
             tasks=list(task_list(node)[:TASKS_SHOWN]),
             events=list(Event.objects.filter(subject_id=node.pk).order_by("-id")[:EVENTS_SHOWN]),
@@ -254,7 +263,7 @@ class OverrideSlot(OneNode):
 
 
 class ActOnSlot(OneNode):
-    """Drain one slot, or end its drain."""
+    """Drain one slot, end its drain, or accept what differs about it."""
 
     def post(self, request: HttpRequest, name: str) -> HttpResponse:
         """Do it with the reason given."""
@@ -264,6 +273,7 @@ class ActOnSlot(OneNode):
         run: dict[str, Callable[..., object]] = {
             "drain": services.node_drain,
             "undrain": services.node_undrain,
+            "accept": slot_accept,
         }
         if action not in run or not slot_list(node).filter(index=index).exists():
             raise errors.NotFound
