@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -190,8 +190,20 @@ def until(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
 
 
 @contextlib.contextmanager
-def host_stage(*, qemu: Path | None = None, image: str = "", vm: str = "") -> Iterator[HostStage]:
-    """A host that has not joined yet. qemu None: the fake one. image: the image's TOML table."""
+def host_stage(
+    *,
+    qemu: Path | None = None,
+    image: str = "",
+    vm: str = "",
+    server: str = "",
+    token: str = TOKEN,
+    images: Sequence[str] = ("small",),
+) -> Iterator[HostStage]:
+    """A host that has not joined yet.
+
+    qemu None: the fake one. image: the image's TOML table, under each of the names. server and
+    token: of another control plane than the tests' own.
+    """
     folder = Path(tempfile.mkdtemp(prefix="gh-", dir="/tmp"))
     folder.chmod(0o755)
     control = Control(WallClock())
@@ -205,18 +217,20 @@ def host_stage(*, qemu: Path | None = None, image: str = "", vm: str = "") -> It
         fake = _program(folder / "qemu", f"#!{sys.executable} -SE\n" + FAKE_QEMU.read_text())
         tools = f'qemu = "{fake}"\nxorriso = "{_program(folder / "xorriso", FAKE_XORRISO)}"\n'
         (folder / "kernel").write_bytes(b"")
-    with serve(control) as server:
+    with serve(control) as own:
         stage = HostStage(folder, control)
         agent = folder / "agent"
         agent.mkdir()
-        (agent / "join-token").write_text(TOKEN)
+        (agent / "join-token").write_text(token)
         stage.config.write_text(
-            f'[agent]\nserver = "{server}"\nname = "host-1"\nagent_user = ""\nbaremetal = true\n'
+            f'[agent]\nserver = "{server or own}"\nname = "host-1"\n'
+            'agent_user = ""\nbaremetal = true\n'
             f'agent_folder = "{agent}"\nhelper_folder = "{folder}/helper"\n'
             f'run_folder = "{folder}/run"\nmetrics_port = 0\nreplay_topology = "{folder}/sim"\n'
             f'[vm]\nemulate = true\ndevices = "stand_in"\nnetwork = "loopback"\n'
             f'ready = "running"\ngrace_s = 0\n{vm}\n'
-            f"[tools]\n{tools}\n[images.small]\n{image or _empty_kernel(folder)}\n"
+            f"[tools]\n{tools}\n"
+            + "".join(f'[images."{name}"]\n{image or _empty_kernel(folder)}\n' for name in images)
             + "".join(
                 f'[hooks.{name}]\npath = "{hooks / name}"\ntimeout_s = 20\n'
                 for name in ("provision", "power", "network", "sanitise")

@@ -140,3 +140,44 @@ def test_a_report_that_contradicts_itself_is_refused(bench: Bench, case: int) ->
     with pytest.raises(WireError) as error:
         TopologyReport.from_json(broken.to_json(), "/result")
     assert error.value.pointer.startswith(("/result/slots", "/result/gpus"))
+
+
+def test_an_hour_without_the_control_plane_loses_neither_result_nor_machine(bench: Bench) -> None:
+    bench.control.add(TaskKind.VM_PROVISION, bench.provision(0, 1))
+    bench.control.fail_next("/complete", 503)
+    bench.rounds(1)
+    vms = dict(bench.backend.store.state.vms)
+    bench.backend.menu.set("drop_network", "1")
+    asked = len(bench.control.order)
+
+    async def away(agent: SimAgent) -> int:
+        end, rounds = bench.clock.now() + 3600, 0
+        while bench.clock.now() < end:
+            bench.clock.time += await agent.step()
+            rounds += 1
+        return rounds
+
+    # It asks less and less often, and never gives up.
+    assert 120 <= bench.run(away) <= 900
+    assert len(bench.control.order) == asked
+    bench.backend.menu.clear()
+    bench.rounds(2)
+    assert [done.lease_epoch for _, done in bench.control.completed] == [1]
+    assert bench.backend.store.state.vms == vms
+    assert bench.control.observed[-1].vms[0].claim_ref == "alloc-1"
+
+
+@pytest.mark.parametrize("days", [-1, 1])
+def test_a_host_whose_clock_is_a_day_off_works_by_the_servers(bench: Bench, days: int) -> None:
+    bench.rounds(1)
+    bench.control.skew = days * 86_400
+    bench.control.add(TaskKind.VM_PROVISION, bench.provision(0))
+    bench.rounds(3)
+    assert len(bench.control.completed) == 1
+    assert bench.control.failed == []
+    recorded = bench.control.add(TaskKind.VM_RELEASE, bench.release(0), task_id="old")
+    recorded.envelope |= {"not_before": 0, "expires_at": bench.control.now() - 1}
+    bench.control.queue[-1:] = []
+    bench.control.add_raw(recorded.envelope, recorded.params)
+    bench.rounds(2)
+    assert [fail.code for _, fail in bench.control.failed] == ["task_expired"]
