@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nodeagent.host.records import Records
 from nodeagent.journal import Entry, Journal
 from nodeagent.protocol import TaskKind
 from tests.nodeagent.host_stage import HostStage, host_stage, until
@@ -194,3 +197,31 @@ def test_an_incomplete_cleanup_stays_in_sight_and_keeps_the_slot_from_the_next(
         assert stage.control.failed[-1][1].code == "residue_found"
     stage.done(TaskKind.VM_RELEASE, stage.release(0), "end", epoch=2)
     assert (stage.records, stage.traces()) == ([], [])
+
+
+def test_after_the_hosts_own_restart_machines_run_again_and_stopped_ones_do_not(
+    stage: HostStage,
+) -> None:
+    stage.done(TaskKind.VM_PROVISION, stage.provision(0, allocation="ran"), "ran")
+    stage.kill_agent()
+    stage.kill_helper()
+    was = stage.machine("ran")
+    assert was is not None
+    os.kill(was.pid, signal.SIGKILL)
+    assert until(lambda: stage.machine("ran") is None)
+    records = Records(stage.folder / "helper" / "tenancies")
+    (ran,) = records.all()
+    records.put(replace(ran, boot="the-boot-before"))
+    records.put(
+        replace(ran, claim="never", slots=stage.slots(1), boot="the-boot-before", started=False)
+    )
+    stage.start_helper()
+    stage.start_agent()
+    again = stage.machine("ran")
+    assert again is not None
+    assert again != was
+    assert stage.machine("never") is None
+    seen = len(stage.control.observed)
+    assert until(lambda: len(stage.control.observed) > seen)
+    states = {vm.claim_ref: vm.state for vm in stage.control.observed[-1].vms}
+    assert states == {"ran": "running", "never": "defined"}
