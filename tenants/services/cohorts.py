@@ -27,12 +27,21 @@ from tenants.states import TenantState
 DEEPEST = 8
 
 
-def cohort_named(name: str) -> Cohort:
-    """The cohort of this name. Raises NotFound."""
+def cohort_named(name: str, *, pointer: str = "") -> Cohort:
+    """The cohort of this name.
+
+    Raises InvalidRequest naming the field at ``pointer``, or NotFound where the cohort is part
+    of the address.
+    """
     cohort = Cohort.objects.filter(name=name).first()
-    if cohort is None:
-        raise errors.NotFound(f"There is no cohort {name!r}.")
-    return cohort
+    if cohort is not None:
+        return cohort
+    detail = f"There is no cohort {name!r}."
+    if not pointer:
+        raise errors.NotFound(detail)
+    raise errors.InvalidRequest(
+        detail, errors=(errors.FieldError(pointer, "unknown", "no cohort of this name"),)
+    )
 
 
 @transaction.atomic
@@ -43,7 +52,7 @@ def cohort_create(*, name: str, actor: Actor, title: str = "", parent: str | Non
             "A cohort's name is a slug: a to z, digits, hyphens.",
             errors=(errors.FieldError("/name", "name_refused", "a slug is needed"),),
         )
-    above = cohort_named(parent) if parent else None
+    above = cohort_named(parent, pointer="/parent") if parent else None
     depth = above.depth + 1 if above else 0
     if depth >= DEEPEST:
         raise errors.InvalidRequest(
@@ -117,7 +126,9 @@ def tenant_cohort_set(*, tenant_id: UUID, cohort: str | None, reason: str, actor
     tenant = tenant_locked(tenant_id)
     if tenant.state in (TenantState.DELETED, TenantState.REJECTED):
         raise TenantNotActive(f"The tenant is {tenant.state}.", state=tenant.state)
-    return cohort_move(tenant, cohort_named(cohort) if cohort else None, reason, actor)
+    return cohort_move(
+        tenant, cohort_named(cohort, pointer="/cohort") if cohort else None, reason, actor
+    )
 
 
 def cohort_move(tenant: Tenant, cohort: Cohort | None, reason: str, actor: Actor) -> Tenant:

@@ -25,6 +25,7 @@ from tenants.domain import tokens
 from tenants.errors import InvitationExists, InvitationInvalid, NameTaken
 from tenants.models import Invitation, Member, Role, Tenant, User
 from tenants.services.service_accounts import checked_role
+from tenants.services.tenancy import person_named
 from tenants.states import TenantState
 
 LIVES = timedelta(days=7)
@@ -174,9 +175,10 @@ def invitation_sign_up(
 ) -> tuple[User, Member]:
     """An account for the invited address, and its role. The password has been validated."""
     invitation = invitation_of(secret)
+    person = person_named(full_name)
     try:
         with transaction.atomic():
-            user = User.objects.create_user(invitation.email, password, full_name=full_name)
+            user = User.objects.create_user(invitation.email, password, full_name=person)
     except IntegrityError as taken:
         raise NameTaken(
             "An account with this address exists already; sign in and open the link again."

@@ -57,6 +57,11 @@ def checked_name(raw: str, pointer: str = "/name") -> str:
         ) from bad
 
 
+def person_named(full_name: str) -> str:
+    """A person's name, cleaned like any other; empty if none was given."""
+    return checked_name(full_name, "/full_name") if full_name else ""
+
+
 def _free_slug(name: str) -> str:
     base = slug_of(name) or f"tenant-{ids.new_id().hex[-8:]}"
     if not Tenant.objects.filter(slug=base).exists():
@@ -98,9 +103,10 @@ def tenant_signup(
     *, email: str, password: str, full_name: str, tenant_name: str, actor: Actor
 ) -> Tenant:
     """A new account that owns a new, pending tenant. The password has been validated."""
+    person = person_named(full_name)
     try:
         with transaction.atomic():
-            user = User.objects.create_user(email, password, full_name=full_name)
+            user = User.objects.create_user(email, password, full_name=person)
     except IntegrityError as taken:
         raise NameTaken(
             "An account with this address exists already; sign in instead.",
