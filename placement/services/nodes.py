@@ -9,9 +9,10 @@ from uuid import UUID
 from django.db import IntegrityError, connection, transaction
 
 from gpuaas.kernel import clock, errors, events, ids, notify
-from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.transitions import advance
 from placement.domain.capacity import schedulable
+from placement.domain.terms import BadVersion, version_of
 from placement.errors import NodeStateRefused, NothingToApprove, ReasonMissing
 from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool, Slot
 from placement.models.node import Intended
@@ -60,6 +61,38 @@ def recount(node: Node) -> Node:
         cursor.execute("SELECT placement_recount(%s)", [node.pk])
     node.refresh_from_db()
     return refold(node)
+
+
+def versions_seen(node: Node, *, driver: str | None, runtime: str | None) -> None:
+    """Keep what a host says of its driver and runtime; the row is locked. Silence changes nothing.
+
+    The generation rises with a change: what was decided on another version is void.
+    """
+    said = {"driver": driver, "runtime": runtime}
+    found = {field: _parts(text) for field, text in said.items() if text}
+    changed = {f: parts for f, parts in found.items() if parts and parts != getattr(node, f)}
+    if not changed:
+        return
+    before = {field: getattr(node, field) for field in changed}
+    for field, parts in changed.items():
+        setattr(node, field, parts)
+    node.generation += 1
+    node.save(update_fields=[*changed, "generation"])
+    events.record(
+        kind="placement.node.versions",
+        subject=node,
+        actor=system("telemetry"),
+        before=before,
+        after=changed,
+    )
+
+
+def _parts(text: str) -> list[int]:
+    """A version as numbers; one that is not numbers is unknown."""
+    try:
+        return list(version_of(text))
+    except BadVersion:
+        return []
 
 
 @transaction.atomic

@@ -10,7 +10,7 @@ from gpuaas.kernel import clock
 from placement.models import Node, NodeTelemetry, TelemetryWindow
 from placement.node_tasks import ObservedAnswer, TelemetryReport
 from placement.node_tasks import TelemetryWindow as WireWindow
-from placement.services.nodes import locked
+from placement.services.nodes import locked, versions_seen
 
 RING = 60
 """Windows kept of a host: an hour, at the agent's one a minute."""
@@ -20,7 +20,8 @@ RING = 60
 def telemetry_take(*, node: Node, message: TelemetryReport) -> ObservedAnswer:
     """Keep what is new of a report; a window that is known already changes nothing.
 
-    Only measurements: no state of the host, its slots or its work follows from them here.
+    Only measurements: no state of the host, its slots or its work follows from them here. The
+    versions of driver and runtime are kept with the node, for the terms of placement.
     """
     now = clock.db_now()
     row = locked(node.pk)
@@ -38,6 +39,7 @@ def telemetry_take(*, node: Node, message: TelemetryReport) -> ObservedAnswer:
             continue
         ring.place = (ring.place + 1) % RING
         _put(row, ring.place, message.boot_id, window, now)
+    versions_seen(row, driver=message.windows[-1].driver, runtime=message.windows[-1].cuda)
     ring.boot_id, ring.received_at = message.boot_id, now
     ring.lost += message.lost
     ring.save()

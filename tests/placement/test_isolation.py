@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import transaction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from placement.domain.terms import Alone, Own, Terms, merged, version_of
 from placement.domain.wiring import neighbours
 from placement.models import Allocation, Claim, Node
 from placement.services.allocations import allocation_plan, allocation_release
+from placement.services.nodes import locked, versions_seen
 from placement.services.terms import scoring_set, terms_set
 from tests.builders import OPERATOR, Host, a_catalogue, a_host, a_tenant
 
@@ -221,6 +223,23 @@ def test_versions_pools_and_the_tenants_own_hosts_each_refuse_with_their_own_cod
     )
     assert refused(acme, slots=1, wait=True).code == "pool_dedicated"
     globex.order(slots=1)
+
+
+@pytest.mark.django_db
+def test_a_host_that_says_its_versions_is_let_in_and_silence_changes_nothing() -> None:
+    a_catalogue()
+    acme = a_tenant("acme")
+    [host] = pairs("host-1")
+    promise("shares", driver_min="550", runtime_min="12.4")
+    assert refused(acme, slots=1).code == "never_fits"
+    with transaction.atomic():
+        versions_seen(locked(host.node.pk), driver="550.54.15", runtime="12.4")
+    generation = host.fresh().generation
+    with transaction.atomic():
+        versions_seen(locked(host.node.pk), driver=None, runtime="unknown")
+    assert (host.fresh().driver, host.fresh().runtime) == ([550, 54, 15], [12, 4])
+    assert host.fresh().generation == generation
+    acme.order(slots=1)
 
 
 @pytest.mark.django_db
