@@ -20,6 +20,7 @@ from tenants.models import (
     Sku,
     SkuPrice,
     SshKey,
+    Storage,
     Tenant,
     User,
 )
@@ -135,6 +136,15 @@ def dataset_list(tenant_id: UUID) -> QuerySet[DataSet]:
     """The tenant's data sets in the version that holds, by name."""
     return (
         DataSet.objects.filter(tenant_id=tenant_id, retired_at__isnull=True)
+        .order_by("name", "-version")
+        .distinct("name")
+    )
+
+
+def storage_list() -> QuerySet[Storage]:
+    """What storage is offered, in the version that holds, by name."""
+    return (
+        Storage.objects.filter(retired_at__isnull=True)
         .order_by("name", "-version")
         .distinct("name")
     )

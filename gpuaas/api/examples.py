@@ -142,3 +142,9 @@ TIER = [
     )
 ]
 TIER_TERMS = [_body("a longer grace", {"terms": {"checkpoint_grace_s": 600}})]
+STORAGE = [
+    _body(
+        "a pool of one zone",
+        {"name": "nvme-pool-a", "kind": "nvme", "zones": ["z1"], "reason": "installed"},
+    )
+]

@@ -60,6 +60,20 @@ DATASET = Kind(
     paged=False,
 )
 
+STORAGE = Kind(
+    "storage",
+    (
+        column("NAME"),
+        column("KIND"),
+        column("VERSION"),
+        column("ZONES"),
+        age("created_at"),
+    ),
+    key="name",
+    path="/storage",
+    paged=False,
+)
+
 DATASET_VERSION = Kind("dataset", DATASET.columns, key="version")
 
 COHORT = Kind(

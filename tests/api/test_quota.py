@@ -147,3 +147,19 @@ def test_a_data_set_moves_in_versions_and_keeps_them(acme: TenantWorld) -> None:
     assert late.status_code == 404
     nowhere = caller.post("/datasets", {"name": "nowhere"})
     assert nowhere.json()["errors"][0]["pointer"] == "/zones"
+
+
+def test_data_lies_only_in_storage_that_is_offered(acme: TenantWorld, operator: Caller) -> None:
+    caller, data = caller_of(acme), {"name": "imagenet", "storage": ["pool-a"]}
+    refused = caller.post("/datasets", data)
+    assert refused.json()["errors"][0]["pointer"] == "/storage"
+    offer = {"name": "pool-a", "kind": "nvme", "zones": ["z1"], "reason": "installed"}
+    assert operator.post("/storage", offer).status_code == 201
+    assert caller.post("/storage", offer).status_code == 403
+    assert [one["name"] for one in caller.get("/storage").json()["items"]] == ["pool-a"]
+    assert caller.post("/datasets", data).status_code == 201
+    wrong = operator.post("/storage", {**offer, "kind": "NVMe drives"})
+    assert wrong.json()["errors"][0]["pointer"] == "/kind"
+    gone = operator.post("/storage/pool-a/actions/retire", {"reason": "sold"})
+    assert gone.json()["items"] == []
+    assert caller.post("/datasets", data).status_code == 400

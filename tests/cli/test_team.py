@@ -130,7 +130,7 @@ def test_a_burst_and_an_envelope_are_given_in_units(run: Run, server: FakeServer
         (
             ("move", KEY, "--zone", "z2", "--dataset", "imagenet"),
             "placement",
-            {"zones": ["z2"], "datasets": ["imagenet"]},
+            {"zones": ["z2"], "datasets": ["imagenet"], "wait": False},
         ),
     ],
 )

@@ -145,6 +145,7 @@ OPTIONAL: dict[str, set[str]] = {
     "quota-increase-withdraw": {"reason"},
     "quota-increase-approve": {"nominal_granted_milli"},
     "dataset-list": {"nodes", "racks", "required", "storage"},
+    "storage-list": {"zones"},
     "dataset-version-list": {"nodes", "racks", "required", "storage"},
     "tenant-entitlement-list": {"until"},
     "workload-plan": {
@@ -155,6 +156,7 @@ OPTIONAL: dict[str, set[str]] = {
         "replicas",
         "spec",
         "ssh_keys",
+        "storage",
         "wait",
         "zones",
     },

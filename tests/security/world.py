@@ -30,6 +30,7 @@ from tenants.services import (
     increases,
     invitations,
     service_accounts,
+    storage,
     tiers,
 )
 from tests.api.client import Caller, caller_of, operator_caller, order_body, token_of
@@ -157,6 +158,7 @@ def a_world() -> World:
         justification=f"{CANARY} grows",
         actor=a.actor,
     )
+    storage.storage_declare(name="nvme-pool", kind="nvme", actor=OPERATOR)
     datasets.dataset_declare(
         tenant_id=a.tenant.pk, name=f"{CANARY}-data", zones=["z1"], actor=a.actor
     )
@@ -245,6 +247,7 @@ def a_world() -> World:
             "member_id": str(Member.objects.get(tenant=a.tenant, user=colleague).pk),
             "workload_id": job["id"],
             "increase_id": str(wish.pk),
+            "storage_name": "nvme-pool",
             "dataset": f"{CANARY}-data",
             "tier": "spare",
             "cohort": "empty",
@@ -344,6 +347,7 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     },
     "quota-increase-withdraw": {},
     "dataset-list": {"name": "new", "zones": ["z1"]},
+    "storage-list": {**_REASON, "name": "new", "kind": "nvme"},
     "dataset-version-list": {"zones": ["z1"]},
     "tenant-entitlement-list": {**_REASON, "sku": "h100.slice"},
     "tenant-catalogue": {**_REASON, "catalogue": "listed"},

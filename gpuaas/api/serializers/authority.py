@@ -139,6 +139,31 @@ class DataSetList(Output):
     items = DataSetOut(many=True)
 
 
+class StorageIn(Input):
+    """Storage that is offered; without zones it is reached from all."""
+
+    name = Text(max_length=120)
+    kind = Text(max_length=40, help_text="Such as nvme or lustre; a request may need it.")
+    zones = _places()
+    reason = Text(max_length=500)
+
+
+class StorageOut(Output):
+    """Storage in the version that holds."""
+
+    name = serializers.CharField()
+    kind = serializers.CharField()
+    version = serializers.IntegerField()
+    zones = serializers.ListField(child=serializers.CharField())
+    created_at = serializers.DateTimeField()
+
+
+class StorageList(Output):
+    """What is offered, by name."""
+
+    items = StorageOut(many=True)
+
+
 class CapsOut(Output):
     """Limits beside the envelopes; null or an empty list sets none. Money in millionths."""
 

@@ -12,6 +12,7 @@ from gpuaas.cli.authority_kinds import (
     DELETION,
     ENTITLEMENT,
     MEMBER,
+    STORAGE,
 )
 from gpuaas.cli.client import segment
 from gpuaas.cli.commands.tenancy import Name, Reason, Yes
@@ -38,11 +39,12 @@ Preferred = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add `member`, `entitlement`, `deletion` and `dataset`."""
+    """Add `member`, `entitlement`, `deletion`, `dataset` and `storage`."""
     _members(app)
     _entitlements(app)
     _deletion(app)
     _datasets(app)
+    _storage(app)
 
 
 def _members(app: typer.Typer) -> None:
@@ -198,3 +200,31 @@ def _datasets(app: typer.Typer) -> None:
         session.confirm(f"Retire data set {name}?", yes=yes)
         session.client.delete(kind_path(DATASET, name))
         session.out.say(f"data set {name} is retired")
+
+
+def _storage(app: typer.Typer) -> None:
+    storage = group(app, "storage", "Storage that is offered, in which data may lie.")
+
+    @command(storage, "list")
+    def storage_list(session: Session) -> None:
+        """List what is offered, in the version that holds."""
+        show_list(session, STORAGE, limit=None, everything=True)
+
+    @command(storage, "declare")
+    def storage_declare(
+        session: Session,
+        name: Name,
+        kind: Annotated[str, typer.Option("--kind", help="Such as nvme or lustre.")],
+        reason: Reason,
+        zone: Zone = None,
+    ) -> None:
+        """Offer storage, as the next version of its name (operators)."""
+        body = {"name": name, "kind": kind, "zones": zone or [], "reason": reason}
+        session.out.item(STORAGE, session.client.post(STORAGE.path, body), describe.anything)
+
+    @command(storage, "retire")
+    def storage_retire(session: Session, name: Name, reason: Reason) -> None:
+        """No data set may name it any more (operators)."""
+        path = f"{kind_path(STORAGE, name)}/actions/retire"
+        session.client.post(path, {"reason": reason})
+        session.out.say(f"storage {name} is retired")

@@ -90,6 +90,9 @@ def _submitting(workload: typer.Typer) -> None:
         queue: Queue = False,
         zone: Zones = None,
         dataset: DataSets = None,
+        storage: Annotated[
+            list[str] | None, typer.Option("--storage", help="A kind it needs; repeat for more.")
+        ] = None,
         band: Band = None,
         batch_size: BatchSize = None,
         spec: Spec = "",
@@ -111,6 +114,7 @@ def _submitting(workload: typer.Typer) -> None:
             "ssh_keys": key_ids(session, ssh_key or []),
             "zones": zone or [],
             "datasets": dataset or [],
+            "storage": storage or [],
             "spec": _spec(spec),
         }
         body |= {
@@ -170,10 +174,14 @@ def _acting(workload: typer.Typer) -> None:
 
     @command(workload, "move")
     def workload_move(
-        session: Session, name: Reference, zone: Zones = None, dataset: DataSets = None
+        session: Session,
+        name: Reference,
+        zone: Zones = None,
+        dataset: DataSets = None,
+        queue: Queue = False,
     ) -> None:
         """Move it: all new places are claimed before the old ones are released."""
-        body = {"zones": zone or [], "datasets": dataset or []}
+        body = {"zones": zone or [], "datasets": dataset or [], "wait": queue}
         act(session, name, "placement", body)
 
     @command(workload, "priority")

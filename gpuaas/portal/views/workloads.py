@@ -102,6 +102,7 @@ class PlacementForm(forms.Form):
     datasets = forms.MultipleChoiceField(
         label="Near these data sets", required=False, widget=forms.CheckboxSelectMultiple
     )
+    wait = forms.BooleanField(label="Wait for room, holding nothing", required=False)
 
 
 class StopForm(forms.Form):
@@ -232,6 +233,7 @@ class WorkloadAct(OneWorkload):
             given = {
                 "zones": names(given["zones"]),
                 "datasets": tuple(given.get("datasets", ())),
+                "wait": given["wait"],
             }
         if self.verb == "stop":
             service.workload_stop(workload_id=row.pk, actor=self.actor, **given)
