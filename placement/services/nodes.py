@@ -66,7 +66,7 @@ def recount(node: Node) -> Node:
 def versions_seen(node: Node, *, driver: str | None, runtime: str | None) -> None:
     """Keep what a host says of its driver and runtime; the row is locked. Silence changes nothing.
 
-    The generation rises with a change: what was decided on another version is void.
+    The generation stays: a change may as well be told a moment after a claim.
     """
     said = {"driver": driver, "runtime": runtime}
     found = {field: _parts(text) for field, text in said.items() if text}
@@ -76,8 +76,7 @@ def versions_seen(node: Node, *, driver: str | None, runtime: str | None) -> Non
     before = {field: getattr(node, field) for field in changed}
     for field, parts in changed.items():
         setattr(node, field, parts)
-    node.generation += 1
-    node.save(update_fields=[*changed, "generation"])
+    node.save(update_fields=list(changed))
     events.record(
         kind="placement.node.versions",
         subject=node,
