@@ -41,7 +41,7 @@ def answer(
 ) -> HttpResponseBase:
     """The outcome of a POST, produced at most once per key and principal.
 
-    Runs inside the request's transaction: key, effect and answer commit together.
+    Is the whole of the request's transaction: key, effect and answer commit together.
     """
     key = key_of(request, required=required)
     if not key:
@@ -49,7 +49,8 @@ def answer(
     fingerprint = idempotency.fingerprint_of(
         request.method or "", _lasting_path(request), request._request.body
     )
-    with idempotency.guard(idempotency.principal_of(actor), key, fingerprint) as use:
+    principal = idempotency.principal_of(actor)
+    with idempotency.guard(principal, key, fingerprint, whole=True) as use:
         if use.replay is not None:
             return _replayed(use.replay)
         response = produce()

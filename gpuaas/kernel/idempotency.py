@@ -8,14 +8,15 @@ row itself, in the database, at most ``TWIN_WAIT_S``.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, transaction
 
-from gpuaas.kernel import clock, errors
+from gpuaas.kernel import clock, errors, prepared
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models.work import IdempotencyKey
 from gpuaas.kernel.scope import platform_scope
@@ -23,6 +24,27 @@ from gpuaas.kernel.scope import platform_scope
 TWIN_WAIT_S = 2.0
 KEPT_S = 24 * 3600
 LOCK_NOT_AVAILABLE = "55P03"
+
+# One statement: a shorter patience, the row, and the patience that was, which comes back when
+# the insert is through, also when the key was there.
+_CLAIM = """
+WITH patience AS MATERIALIZED (
+    SELECT current_setting('lock_timeout') AS usual, set_config('lock_timeout', %s, true)
+), claimed AS (
+    INSERT INTO kernel_idempotencykey (principal, key, fingerprint, headers, expires_at)
+    SELECT %s::text, %s::text, %s::text, '{}'::jsonb,
+           coalesce(%s::timestamptz, clock_timestamp()) + %s::interval
+      FROM patience
+    ON CONFLICT (principal, key) DO NOTHING
+    RETURNING id
+)
+SELECT ended.id, set_config('lock_timeout', (SELECT usual FROM patience), true)
+  FROM (SELECT max(id) AS id FROM claimed) ended
+"""
+_KEEP = """
+UPDATE kernel_idempotencykey SET status = %s, headers = %s::jsonb, body = %s WHERE id = %s
+RETURNING 1
+"""
 
 
 class IdempotencyKeyInUse(errors.ProductError):
@@ -68,16 +90,13 @@ class Guard:
             self._answer = Stored(status, dict(headers), body)
 
     def _write(self) -> None:
+        answer = self._answer
         with platform_scope():
-            row = IdempotencyKey.objects.filter(pk=self._row_id)
-            if self._answer is None:
-                row.delete()
-            else:
-                row.update(
-                    status=self._answer.status,
-                    headers=dict(self._answer.headers),
-                    body=self._answer.body,
-                )
+            if answer is None:
+                IdempotencyKey.objects.filter(pk=self._row_id).delete()
+                return
+            headers = json.dumps(dict(answer.headers))
+            prepared.rows(_KEEP, (answer.status, headers, answer.body, self._row_id))
 
 
 def principal_of(actor: Actor) -> str:
@@ -95,15 +114,20 @@ def fingerprint_of(method: str, path: str, body: bytes) -> str:
 
 
 @contextmanager
-def guard(principal: str, key: str, fingerprint: str, *, kept_s: float = KEPT_S) -> Iterator[Guard]:
+def guard(
+    principal: str, key: str, fingerprint: str, *, kept_s: float = KEPT_S, whole: bool = False
+) -> Iterator[Guard]:
     """Carry out the block at most once for this principal's key.
 
     Inside, either answer with ``replay``, or do the work and ``store`` the answer. When the
     block raises or stores nothing, the key is forgotten with all that the block wrote.
     Raises IdempotencyKeyReused (other fingerprint) or IdempotencyKeyInUse (a twin is still
     running after ``TWIN_WAIT_S``). Everything is in one transaction, the caller's if open.
+
+    With ``whole`` the block is all that the caller's transaction does, and an error ends that
+    transaction: no savepoint is needed to undo the block alone.
     """
-    with transaction.atomic():
+    with transaction.atomic(savepoint=not whole):
         with platform_scope():
             use = _claim(principal, key, fingerprint, kept_s)
         yield use
@@ -112,17 +136,19 @@ def guard(principal: str, key: str, fingerprint: str, *, kept_s: float = KEPT_S)
 
 
 def _claim(principal: str, key: str, fingerprint: str, kept_s: float) -> Guard:
-    now = clock.db_now()
-    row_id = _insert(principal, key, fingerprint, now + timedelta(seconds=kept_s))
+    said = clock.stand_in()
+    values = (principal, key, fingerprint, said, timedelta(seconds=kept_s))
+    row_id = _insert(values)
     if row_id is not None:
         return Guard(row_id, None)
     # The insert saw a committed row; a new statement sees it too unless it was removed since.
+    now = clock.db_now()
     row = IdempotencyKey.objects.filter(principal=principal, key=key).first()
     if row is not None and row.expires_at <= now:
         IdempotencyKey.objects.filter(pk=row.pk, expires_at__lte=now).delete()
         row = None
     if row is None:
-        row_id = _insert(principal, key, fingerprint, now + timedelta(seconds=kept_s))
+        row_id = _insert(values)
         if row_id is None:
             raise IdempotencyKeyInUse
         return Guard(row_id, None)
@@ -133,29 +159,17 @@ def _claim(principal: str, key: str, fingerprint: str, kept_s: float) -> Guard:
     return Guard(row.pk, Stored(row.status, row.headers, bytes(row.body or b"")))
 
 
-def _insert(principal: str, key: str, fingerprint: str, expires_at: datetime) -> int | None:
-    """The new row's id, or None when the key is there. Waits for an uncommitted twin."""
+def _insert(values: tuple[object, ...]) -> int | None:
+    """The new row's id, or None when the key is there. Waits for an uncommitted twin; one that
+    takes too long breaks the transaction, which the guard's error ends."""
     try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            # A rolled back savepoint brings the old timeout back by itself.
-            cursor.execute(
-                "SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)",
-                [f"{int(TWIN_WAIT_S * 1000)}ms"],
-            )
-            before = cursor.fetchone()
-            cursor.execute(
-                "INSERT INTO kernel_idempotencykey (principal, key, fingerprint, headers, "
-                "expires_at) VALUES (%s, %s, %s, '{}', %s) "
-                "ON CONFLICT (principal, key) DO NOTHING RETURNING id",
-                [principal, key, fingerprint, expires_at],
-            )
-            row = cursor.fetchone()
-            cursor.execute("SELECT set_config('lock_timeout', %s, true)", before[:1])
+        found = prepared.rows(_CLAIM, (f"{int(TWIN_WAIT_S * 1000)}ms", *values))
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", None) == LOCK_NOT_AVAILABLE:
             raise IdempotencyKeyInUse from error
         raise
-    return None if row is None else int(row[0])
+    ((row_id, _usual),) = found
+    return None if row_id is None else int(row_id)
 
 
 def sweep(limit: int = 10_000) -> int:
