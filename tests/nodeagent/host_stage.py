@@ -104,7 +104,7 @@ class HostStage:
 
     def machine(self, claim: str) -> Machine | None:
         """The claim's machine, as the kernel has it."""
-        return find(vm_uuid(claim))
+        return find(vm_uuid(claim), f"{self.folder}/run/machines/")
 
     def traces(self) -> list[int]:
         """Slots whose stand-in has anything on it."""

@@ -33,7 +33,7 @@ class Bounds:
         places = self._places()
         for machine in process.machines():
             slots = {places[one] for one in machine.functions if one in places}
-            ours = any(self._mark in word for word in machine.argv)
+            ours = machine.bears(self._mark)
             others = machine.name.startswith("gpuaas-") and not ours
             if (machine.name in known and ours) or (others and not slots):
                 continue

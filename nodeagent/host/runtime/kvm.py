@@ -35,6 +35,8 @@ def probe(qemu: Path, accelerator: str) -> Probe:
         sector.flush()
         argv = [
             str(qemu),
+            # Named, so that nobody takes it for a machine that was not asked for.
+            *("-name", "guest=gpuaas-probe"),
             *("-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"),
             *("-machine", f"q35,accel={accelerator}"),
             *("-cpu", "host" if accelerator == "kvm" else "max", "-m", "32M"),

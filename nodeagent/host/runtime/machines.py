@@ -94,7 +94,7 @@ class Machines:
             _reachable(folder)
             self._own(folder)
             spec = self._spec(tenancy)
-            if process.find(spec.uuid) is None:
+            if process.find(spec.uuid, self.mark) is None:
                 argv = qemu_argv(spec, self._config)
                 process.start(argv, spec.uuid, spec.qmp_socket, self._config.vm.user)
             process.go(spec.qmp_socket, cpu_pins(spec))
@@ -104,7 +104,7 @@ class Machines:
 
     def state(self, tenancy: Tenancy) -> VmState:
         """What the machine does now."""
-        if process.find(vm_uuid(tenancy.claim)) is None:
+        if process.find(vm_uuid(tenancy.claim), self.mark) is None:
             return VmState.STOPPED if tenancy.started else VmState.DEFINED
         seen = process.state(self._run(tenancy.claim) / "qmp.sock")
         return _STATES.get(seen, VmState.STOPPED)
@@ -112,7 +112,7 @@ class Machines:
     def end(self, claim: str, tenancy: Tenancy | None) -> Done:
         """End a claim's machine and delete its disks and its network. Raises StepFailed."""
         uuid, sockets = vm_uuid(claim), self._run(claim)
-        found = process.find(uuid)
+        found = process.find(uuid, self.mark)
         method, detail = "process_list", "there was no machine of this claim"
         if found is not None:
             try:
@@ -120,7 +120,7 @@ class Machines:
             except process.StartFailed as error:
                 raise StepFailed(str(error)) from error
             method, detail = how, f"process {found.pid} has ended"
-        if process.find(uuid) is not None:
+        if process.find(uuid, self.mark) is not None:
             raise StepFailed("a machine with this claim's UUID is still there")
         self._end_network(claim, tenancy)
         for folder in (sockets, self._folder(claim)):
@@ -131,7 +131,7 @@ class Machines:
 
     def is_there(self, claim: str) -> bool:
         """Whether the claim's machine has a process."""
-        return process.find(vm_uuid(claim)) is not None
+        return process.find(vm_uuid(claim), self.mark) is not None
 
     def _spec(self, tenancy: Tenancy) -> VmSpec:
         # A machine that was made before is made of the same again, also when a test's host says
@@ -157,7 +157,7 @@ class Machines:
 
     def _networked(self, tenancy: Tenancy) -> Tenancy:
         if self._config.vm.network is NetworkKind.LOOPBACK:
-            host, port = loopback_address(tenancy.claim)
+            host, port = loopback_address(tenancy.claim, self.mark)
             return replace(tenancy, host=host, port=port)
         answer = self._hooks.call(
             "network",

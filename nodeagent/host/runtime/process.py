@@ -48,6 +48,10 @@ class Machine:
         """Its name, '' when it has none."""
         return _after(self.argv, "-name").removeprefix("guest=").partition(",")[0]
 
+    def bears(self, mark: str) -> bool:
+        """Whether this text is in one of its arguments."""
+        return any(mark in word for word in self.argv)
+
     @property
     def functions(self) -> tuple[str, ...]:
         """The PCI addresses that were handed to it."""
@@ -68,9 +72,9 @@ def machines(proc: Path = _PROC) -> list[Machine]:
     return sorted(found, key=lambda one: one.pid)
 
 
-def find(uuid: str, proc: Path = _PROC) -> Machine | None:
-    """The machine with this UUID."""
-    return next((one for one in machines(proc) if one.uuid == uuid), None)
+def find(uuid: str, mark: str, proc: Path = _PROC) -> Machine | None:
+    """The machine with this UUID, started here: the mark is among its arguments."""
+    return next((one for one in machines(proc) if one.uuid == uuid and one.bears(mark)), None)
 
 
 def start(argv: Sequence[str], uuid: str, qmp_socket: Path, user: str) -> Machine:

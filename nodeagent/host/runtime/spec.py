@@ -108,9 +108,12 @@ def mac_address(claim: str) -> str:
     return "02:" + ":".join(f"{part:02x}" for part in tail)
 
 
-def loopback_address(claim: str) -> tuple[str, int]:
-    """Address and port on loopback of a machine that serves nobody; the same whenever asked."""
-    digest = uuid.uuid5(_NAMESPACE, f"loopback {claim}").bytes
+def loopback_address(claim: str, where: str) -> tuple[str, int]:
+    """Address and port on loopback of a machine that serves nobody; the same whenever asked.
+
+    where: tells apart the hosts that are played on one machine.
+    """
+    digest = uuid.uuid5(_NAMESPACE, f"loopback {where} {claim}").bytes
     port = 20_000 + int.from_bytes(digest[:2], "big") % 40_000
     return f"127.{64 + digest[2] % 128}.{digest[3]}.{1 + digest[4] % 254}", port
 
