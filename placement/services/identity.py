@@ -29,6 +29,7 @@ from placement.models import (
 )
 from placement.node_tasks import TopologyReport, slot_bundle
 from placement.services.candidates import slot_fields
+from placement.services.counting import count_free
 from placement.states import LIVE, SlotState
 
 WATCH = system("identity")
@@ -94,9 +95,11 @@ def identity_compare(
         },
     )
     _keep(node, slots, found)
+    blocked = 0
     for one in found:
         slot = slots.get(-1 if one.slot_index is None else one.slot_index)
         if slot is not None and one.outcome == BLOCK and slot.state == SlotState.APPROVED:
+            blocked += 1
             slots[slot.index] = advance(
                 slot,
                 "block",
@@ -104,6 +107,9 @@ def identity_compare(
                 reason=one.code,
                 changes={"block_reason": one.detail[:200], "block_owner": WATCH.as_json()},
             )
+    if blocked:
+        # Before anybody claims it.
+        count_free(node)
     return found
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 
 from gpuaas.kernel import clock, errors, events, ids, notify
 from gpuaas.kernel.actor import Actor, system
@@ -17,6 +17,7 @@ from placement.errors import NodeStateRefused, NothingToApprove, ReasonMissing
 from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool, Slot
 from placement.models.node import Intended
 from placement.selectors.nodes import facts_of
+from placement.services.counting import count_free
 from placement.services.identities import one_slot_each_or_refuse
 from placement.services.slots import lay_out
 from placement.states import LIVE, NodeState, SlotState, TaskState
@@ -57,9 +58,7 @@ def refold(node: Node) -> Node:
 
 def recount(node: Node) -> Node:
     """Recount free capacity from slots, drains and claims, then fold; the row is locked."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT placement_recount(%s)", [node.pk])
-    node.refresh_from_db()
+    count_free(node)
     return refold(node)
 
 

@@ -153,4 +153,5 @@ def _free(taken: set[int]) -> int:
 
 def _words(one: Difference) -> str:
     where = "the host" if one.slot_index is None else f"slot {one.slot_index}"
-    return f"{where}: {one.detail} ({one.code})"
+    # As much as a finding of the report may hold, where it is shown too.
+    return f"{where}: {one.detail}"[:460] + f" ({one.code})"

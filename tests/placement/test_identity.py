@@ -216,6 +216,7 @@ def test_a_vanished_card_renumbers_nobody(host: Host) -> None:
     after = slots_of(host)
     assert {k: v for k, v in after.items() if k != 2} == {k: v for k, v in before.items() if k != 2}
     assert after[2] == ("blocked", "GPU-h1-2")
+    assert (host.fresh().free_count, host.fresh().free_mask & 0b100) == (7, 0)
     assert opened(host) == ["card_vanished"]
     assert "card_vanished" in said[0]
 

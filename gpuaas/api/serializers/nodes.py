@@ -182,6 +182,9 @@ class TopologyOut(Output):
     nvlinks = serializers.ListField(child=JsonObject())
     findings = serializers.ListField(child=JsonObject())
     slots = serializers.ListField(child=JsonObject())
+    facts = serializers.ListField(
+        child=JsonObject(), help_text="What else was looked at: present, absent, or unknown why."
+    )
 
 
 class JoinTokenIn(Input):

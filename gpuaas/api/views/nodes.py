@@ -32,6 +32,7 @@ TOPOLOGY_LISTS = (
     "nvlinks",
     "findings",
     "slots",
+    "facts",
 )
 
 

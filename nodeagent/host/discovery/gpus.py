@@ -39,14 +39,16 @@ class Identity:
     memory_bytes: Fact[int]
 
 
-def ask_libraries(nvml: Nvml | None, bus: Mapping[str, PciDevice]) -> Libraries:
+def ask_libraries(
+    nvml: Nvml | None, bus: Mapping[str, PciDevice], *, wiring: bool = True
+) -> Libraries:
     """Ask those libraries whose vendor's cards are on the bus, and NVML always. Never raises."""
     records: list[GpuRecord] = []
     reason = "not_asked" if nvml is None else ""
     if nvml is not None:
         try:
             with nvml.session() as session:
-                records = read_gpus(session)
+                records = read_gpus(session, wiring=wiring)
         except NvmlUnavailable as error:
             reason = error.reason
     has_amd = any(one.kind is DeviceKind.GPU and one.vendor == AMD for one in bus.values())

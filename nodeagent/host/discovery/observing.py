@@ -45,7 +45,7 @@ def observe_devices(
 ) -> DeviceSight:
     """Look at the devices of a report again. Holders and cleanliness are the caller's to add."""
     bus = read_bus(Tree(root))
-    said = ask_libraries(nvml, bus)
+    said = ask_libraries(nvml, bus, wiring=False)
     here: dict[str, GpuRecord | None] = {}
     for device in bus.values():
         record = next((one for one in said.nvml if one.pci.value == device.address), None)

@@ -75,12 +75,15 @@ class GpuRecord:
     mig: tuple[MigRecord, ...]
 
 
-def read_gpus(session: NvmlSession) -> list[GpuRecord]:
-    """Every GPU the driver counts, each by itself. Raises NvmlUnavailable."""
-    return [_read_gpu(session, number) for number in range(session.count())]
+def read_gpus(session: NvmlSession, *, wiring: bool = True) -> list[GpuRecord]:
+    """Every GPU the driver counts, each by itself. Raises NvmlUnavailable.
+
+    wiring: also its links and MIG instances, which are some fifty calls more for each GPU.
+    """
+    return [_read_gpu(session, number, wiring) for number in range(session.count())]
 
 
-def _read_gpu(session: NvmlSession, number: int) -> GpuRecord:
+def _read_gpu(session: NvmlSession, number: int, wiring: bool) -> GpuRecord:
     found = session.ask(pynvml.nvmlDeviceGetHandleByIndex, number)
     if found.value is None:
         lost: Fact[Any] = unknown(found.reason)
@@ -107,8 +110,8 @@ def _read_gpu(session: NvmlSession, number: int) -> GpuRecord:
         name=plain_text(session.ask(pynvml.nvmlDeviceGetName, handle)),
         memory_bytes=bounded(memory, 1, _MOST_MEMORY),
         facts=facts,
-        links=_links(session, handle),
-        mig=_mig_instances(session, handle, facts["mig_mode"]),
+        links=_links(session, handle) if wiring else (),
+        mig=_mig_instances(session, handle, facts["mig_mode"]) if wiring else (),
     )
 
 
