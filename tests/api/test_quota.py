@@ -163,3 +163,13 @@ def test_data_lies_only_in_storage_that_is_offered(acme: TenantWorld, operator: 
     gone = operator.post("/storage/pool-a/actions/retire", {"reason": "sold"})
     assert gone.json()["items"] == []
     assert caller.post("/datasets", data).status_code == 400
+
+
+def test_a_wish_leads_to_its_request_and_decision(acme: TenantWorld) -> None:
+    owner = caller_of(acme)
+    made = owner.post("/quota-increases", WISH).json()
+    why = owner.get(f"/admission-requests/{made['request']}/explain").json()
+    assert (why["action"], why["code"]) == ("quota.increase", "waiting_for_approval")
+    assert [gate["gate"] for gate in why["gates"]][-1] == "approval"
+    owner.post(f"/admission-requests/{made['request']}/actions/withdraw", {})
+    assert owner.get(f"/quota-increases/{made['id']}").json()["state"] == "withdrawn"

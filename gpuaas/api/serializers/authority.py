@@ -78,6 +78,9 @@ class IncreaseOut(Output):
     decision_reason = serializers.CharField(allow_blank=True)
     created_at = serializers.DateTimeField()
     version = serializers.IntegerField()
+    request = serializers.UUIDField(
+        allow_null=True, help_text="The admission request with the decision on it."
+    )
     granted_milli = serializers.IntegerField(
         required=False, help_text="Promised of the class to all tenants now."
     )

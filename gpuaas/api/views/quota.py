@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from admission.services import wishes
+from admission.services.changes import requests_about
 from gpuaas.api import examples
 from gpuaas.api.base import OperatorView, ProductView, TenantView
 from gpuaas.api.fields import Query
@@ -102,6 +103,7 @@ def increase_shown(row: QuotaIncrease, *, operator: bool) -> dict[str, Any]:
         "id": row.pk,
         "tenant": {"id": row.tenant_id, "name": row.tenant.slug},
         "resource_class": row.resource_class.name,
+        "request": requests_about(row.pk).values_list("pk", flat=True).first(),
     }
     if operator:
         view = increases.increase_view(
