@@ -96,14 +96,13 @@ TEMPLATES = [
 _db = CONFIG.database
 DATABASES = {
     "default": {
-        "ENGINE": "django.db.backends.postgresql",
+        # Replaces a connection that PostgreSQL's restart left dead before it is handed out.
+        "ENGINE": "gpuaas.kernel.postgres",
         "HOST": _db.host,
         "PORT": _db.port,
         "USER": _db.user,
         "PASSWORD": _db.password,
         "NAME": _db.name,
-        # A connection that PostgreSQL's restart left dead is replaced before it is handed out.
-        "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             **dict(_db.options),
             # A parked connection gives its database connection back, so few are enough.
