@@ -29,7 +29,17 @@ SELECT s.name, s.title, s.description, s.shape, s.family, s.pool, s.slots_min, s
               count(*) FILTER (WHERE n.schedulable AND n.slot_count > 0
                                 AND n.free_count = n.slot_count) AS whole,
               coalesce(max(n.free_count) FILTER (WHERE n.schedulable), 0) AS largest,
-              count(*) FILTER (WHERE n.state = 'ready') AS ready
+              count(*) FILTER (
+                  WHERE n.state = 'ready' AND n.slot_count >= s.slots_min
+                    AND (NOT s.exclusive_nic OR s.shape = 'baremetal'
+                         OR bit_count(n.exclusive_mask::bit(64)) >= s.slots_min)
+                    AND NOT EXISTS (
+                        SELECT FROM placement_placementterms t
+                         WHERE t.about IN ('sku:' || s.name, 'pool:' || s.pool)
+                           AND NOT (n.driver >= t.driver_min AND n.runtime >= t.runtime_min
+                                    AND (t.driver_below = '{}'
+                                         OR (n.driver <> '{}' AND n.driver < t.driver_below))))
+              ) AS ready
          FROM placement_node n
          JOIN placement_pool pl ON pl.id = n.pool_id AND pl.name = s.pool
          JOIN placement_nodefamily f ON f.id = n.family_id AND f.name = s.family
@@ -79,7 +89,7 @@ def _offer(row: tuple[Any, ...]) -> Offer:
         detail = f"{slots} slots free on {nodes} nodes; {largest} on the best."
     code = ""
     if not ready:
-        code, detail = "never_fits", "No approved node can serve this SKU."
+        code, detail = "never_fits", "No approved node can ever hold this SKU: it is not sold."
     elif fit < least:
         code, fit = "sku_unavailable", 0
     free = 0 if shape == Shape.BAREMETAL else int(slots)

@@ -21,9 +21,11 @@ from placement.domain.spans import indices
 from placement.domain.terms import Alone, Own, Terms, merged, version_of
 from placement.domain.wiring import neighbours
 from placement.models import Allocation, Claim, Node
+from placement.selectors.offers import offer_list
 from placement.services.allocations import allocation_plan, allocation_release
 from placement.services.nodes import locked, versions_seen
 from placement.services.terms import scoring_set, terms_set
+from tenants.models import Sku
 from tests.builders import OPERATOR, Host, a_catalogue, a_host, a_tenant
 
 TENANTS = tuple(UUID(int=k) for k in range(1, 4))
@@ -240,6 +242,22 @@ def test_a_host_that_says_its_versions_is_let_in_and_silence_changes_nothing() -
     assert (host.fresh().driver, host.fresh().runtime) == ([550, 54, 15], [12, 4])
     assert host.fresh().generation == generation
     acme.order(slots=1)
+
+
+@pytest.mark.django_db
+def test_an_sku_that_no_approved_host_can_ever_hold_is_flagged() -> None:
+    a_catalogue()
+    pairs("host-1")
+
+    def flags() -> dict[str, str]:
+        return {offer.sku: offer.code for offer in offer_list()}
+
+    assert flags() == {"h100.node": "", "h100.slice": ""}
+    promise("shares", driver_min="550")
+    assert flags() == {"h100.node": "", "h100.slice": "never_fits"}
+    promise("shares")
+    Sku.objects.filter(name="h100.slice").update(exclusive_nic=True)
+    assert flags() == {"h100.node": "", "h100.slice": "never_fits"}
 
 
 @pytest.mark.django_db
