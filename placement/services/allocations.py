@@ -30,11 +30,11 @@ from placement.services.engine import (
     Placed,
     Result,
     Unplaced,
+    fitting_of,
     no_capacity_for,
     options_for,
     place_group,
     place_one,
-    room_for,
 )
 from placement.services.intents import intent_dropped, intent_taken
 from placement.services.queue import waiting
@@ -195,7 +195,8 @@ def allocation_plan(
 def plan_of(ask: Ask, *, actor: Actor) -> Plan:
     """What an order for one or several allocations would do; its prices are of all together."""
     with transaction.atomic(), platform_scope():
-        item = requests.item_of(ask, look(ask), actor=actor)
+        met = look(ask)
+        item = requests.item_of(ask, met, actor=actor)
         refused = requests.verdict_error(item.verdict, error_for)
         if not item.facts.project_known:
             raise errors.NotFound
@@ -203,9 +204,12 @@ def plan_of(ask: Ask, *, actor: Actor) -> Plan:
         options: list[Option] = []
         if refused is None:
             options = options_for(item, item.where, limit=2) if item.where is not None else []
-            fitting = len(options[:1]) if ask.replicas == 1 else room_for(item, ask.replicas)
+            fitting, group = len(options[:1]), requests.group_of(item)
+            if ask.replicas > 1:
+                ahead = waiting(item.authority.pool) if met and met.queue_waits else ()
+                fitting = fitting_of(group, ahead)
             if fitting < ask.replicas:
-                refused = no_capacity_for(requests.group_of(item), fitting)
+                refused = no_capacity_for(group, fitting)
             gates.append(
                 {
                     "gate": "capacity",

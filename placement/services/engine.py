@@ -103,7 +103,7 @@ def place_group(items: Sequence[Item], *, ahead: Sequence[Item] = ()) -> Result:
     try:
         for attempt in range(2 * LOOKS):
             mine = _mine(items, ahead)
-            fitting = mine.fitting if isinstance(mine, NoPlan) else len(mine)
+            fitting = _fitting(mine)
             if isinstance(mine, NoPlan) or fitting < len(items):
                 return Unplaced(no_capacity_for(items, fitting))
             with transaction.atomic():
@@ -140,6 +140,15 @@ def no_capacity_for(items: Sequence[Item], fitting: int) -> ProductError:
         error.facts |= {"replicas": len(items), "replicas_fitting": fitting}
         error.facts |= items[0].closeness.as_json()
     return error
+
+
+def fitting_of(items: Sequence[Item], ahead: Sequence[Item]) -> int:
+    """How many of a request's allocations would fit now, after those ahead; nothing is locked."""
+    return _fitting(_mine(items, ahead))
+
+
+def _fitting(mine: Sequence[tuple[Item, list[Option]]] | NoPlan) -> int:
+    return mine.fitting if isinstance(mine, NoPlan) else len(mine)
 
 
 def room_for(item: Item, most: int) -> int:
