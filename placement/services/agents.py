@@ -39,7 +39,7 @@ CREDENTIAL_TTL = timedelta(hours=24)
 RENEWAL_GRACE = timedelta(days=30)
 """How long after its end a credential may still be used for one thing: to be renewed."""
 JOIN_TTL_S = 900
-MAX_JOIN_TTL_S = 86_400
+MAX_JOIN_TTL_S = 3600
 POLL_MS = 1000
 
 

@@ -190,7 +190,7 @@ class TopologyOut(Output):
 class JoinTokenIn(Input):
     """How long the invitation is good."""
 
-    ttl_s = Whole(min_value=60, max_value=86_400, required=False, default=900)
+    ttl_s = Whole(min_value=60, max_value=3600, required=False, default=900)
 
 
 class JoinTokenOut(Output):
