@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from django.db import connection, connections, transaction
 
-from gpuaas.kernel import ids
+from gpuaas.kernel import clock, ids
 from gpuaas.kernel.audits import registered
 from gpuaas.kernel.errors import ProductError
 from gpuaas.kernel.scope import platform_scope
@@ -32,7 +32,8 @@ from placement.snapshots import Ask, look
 from tests.builders import OPERATOR, TenantWorld, a_catalogue, a_host, a_tenant
 
 BLOCKED_S = 0.03
-FLEETS = 5
+FLEETS, ENOUGH_S = 5, 30.0
+"""So many fleets, of 320 interleavings each; fewer where a fleet takes long."""
 WIRINGS = (
     "0.0.0.0|0.0.0.1|0.1.1.2|0.1.1.3",
     "0.0.0.0|0.0.0.1|0.1.0.2|0.1.0.3",
@@ -85,9 +86,9 @@ class Line:
         self._thread.join()
 
 
-def a_claim(world: TenantWorld, base: Item, slots: int, alone: Alone) -> list[Step]:
+def a_claim(world: TenantWorld, base: Item, slots: int, nic: bool, alone: Alone) -> list[Step]:
     """Look; write in a transaction that stays open; commit."""
-    want = Want(slots, terms=Terms(alone=alone), tenant=world.tenant.pk)
+    want = Want(slots, nic, Terms(alone=alone), world.tenant.pk)
     item = replace(
         base,
         want=want,
@@ -185,16 +186,24 @@ def test_two_acts_in_any_order_of_their_steps_keep_every_promise() -> None:
     lines = [Line(), Line()]
     rng = random.Random(7)
     count = both = 0
+    began = clock.monotonic()
     try:
-        for _ in range(FLEETS):
+        for fleet in range(FLEETS):
+            if fleet and clock.monotonic() - began > ENOUGH_S:
+                break
             for alone, other in product([*Alone, None], [*Alone, None]):
                 for sequence in interleavings(3, 3):
                     fabric = rng.choice(["", "nvl72"])
-                    Node.objects.update(layout=rng.choice(WIRINGS), fabric=fabric)
+                    # Who wants a NIC of its own chooses other slots of the same node.
+                    Node.objects.update(
+                        layout=rng.choice(WIRINGS), fabric=fabric, exclusive_mask=0b1010
+                    )
                     acts = tuple(
                         a_drain(hosts[0].node, 0)
                         if kind is None
-                        else a_claim(worlds[k], bases[k], rng.randint(1, 3), kind)
+                        else a_claim(
+                            worlds[k], bases[k], rng.randint(1, 2), rng.random() < 0.5, kind
+                        )
                         for k, kind in enumerate((alone, other))
                     )
                     played((acts[0], acts[1]), sequence, lines)
@@ -206,5 +215,5 @@ def test_two_acts_in_any_order_of_their_steps_keep_every_promise() -> None:
     finally:
         for line in lines:
             line.close()
-    assert count == FLEETS * 16 * 20
+    assert count >= 16 * 20
     assert both > count // 8, "the two hardly ever met"
