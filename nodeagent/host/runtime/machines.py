@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
+import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +35,7 @@ from nodeagent.protocol import FailureCode, TopologyReport, VmState
 
 _STATES = {"running": VmState.RUNNING, "prelaunch": VmState.DEFINED, "unknown": VmState.UNKNOWN}
 _DISK_S = 120.0
+_DISK, _SEED = "disk.qcow2", "seed.iso"
 
 
 class Machines:
@@ -73,10 +76,11 @@ class Machines:
         folder = self._folder(tenancy.claim)
         try:
             _reachable(folder)
+            _reclaim(folder)
             self._devices.attach(tenancy.slots)
-            self._make_disk(image, folder / "disk.qcow2")
+            self._make_disk(image, folder / _DISK)
             files = seed_files(tenancy.claim, tenancy.hostname, image.user, tenancy.ssh_keys)
-            write_seed(folder / "seed.iso", files, self._config.tools.xorriso)
+            write_seed(folder / _SEED, files, self._config.tools.xorriso)
             self._give_to_user(folder)
         except (StepFailed, SeedFailed) as error:
             raise _broken("attach_failed", str(error)) from error
@@ -181,6 +185,7 @@ class Machines:
         if image.disk is None or target.exists():
             return
         made = target.with_suffix(".new")
+        made.unlink(missing_ok=True)
         argv = [str(self._config.tools.qemu_img), "create", "-q", "-f", "qcow2"]
         argv += ["-b", str(image.disk), "-F", image.disk_format, str(made)]
         argv += [str(self._config.vm.disk_bytes)]
@@ -193,8 +198,10 @@ class Machines:
         os.replace(made, target)
 
     def _give_to_user(self, folder: Path) -> None:
-        for path in (folder, *folder.iterdir()):
-            self._own(path)
+        """The disks, and not their folder: whoever may write there chooses what root touches."""
+        for name in (_DISK, _SEED):
+            if self._config.vm.user and (folder / name).exists():
+                _give(folder / name, self._config.vm.user)
 
     def _own(self, path: Path) -> None:
         if self._config.vm.user:
@@ -211,6 +218,30 @@ def _reachable(folder: Path) -> None:
     """Make a folder for a machine's user, who may pass its parents and list none of them."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.parent.chmod(0o711)
+
+
+def _reclaim(folder: Path) -> None:
+    """Nobody but this process puts anything there, also where a machine's user once might."""
+    os.chown(folder, os.geteuid(), -1)
+    folder.chmod(0o711)
+
+
+def _give(path: Path, user: str) -> None:
+    """Hand one plain file over, never what a link points to. Raises StepFailed."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise StepFailed(f"{path.name} is not a plain file: {error.strerror}") from error
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            raise StepFailed(f"{path.name} is not a plain file of its own")
+        os.fchmod(file, 0o600)
+        os.fchown(file, pwd.getpwnam(user).pw_uid, -1)
+    except KeyError:
+        raise StepFailed(f"there is no user {user}") from None
+    finally:
+        os.close(file)
 
 
 def _broken(code: str, detail: str) -> BackendError:
