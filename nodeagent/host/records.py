@@ -8,6 +8,7 @@ tenant's traces on it, whatever was killed in between.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,16 @@ class Tenancy:
         return {slot.slot_index for slot in self.slots}
 
     @property
-    def gpus(self) -> set[str]:
-        """The GPUs of its slots."""
-        return {slot.gpu_uuid for slot in self.slots}
+    def devices(self) -> set[str]:
+        """Every device of its slots: none of them is ever shared."""
+        return devices_of(self.slots)
+
+
+def devices_of(slots: Iterable[SlotDevices]) -> set[str]:
+    """The GPUs, NICs and NVMes that are handed over with these slots."""
+    return {
+        device for slot in slots for device in (slot.gpu_uuid, *slot.all_nics(), *slot.all_nvmes())
+    }
 
 
 class Records:

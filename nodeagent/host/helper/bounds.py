@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from nodeagent.backend import BackendError
 from nodeagent.host.helper.wire import Release, SeenStray
-from nodeagent.host.records import BAREMETAL, Records, Tenancy
+from nodeagent.host.records import BAREMETAL, Records, Tenancy, devices_of
 from nodeagent.host.runtime import process
 from nodeagent.host.runtime.spec import vm_name
 from nodeagent.protocol import (
@@ -68,17 +68,17 @@ class Bounds:
     def refuse_taken(self, claim: str, slots: tuple[SlotDevices, ...]) -> None:
         """Nothing that another claim, its traces, or a stray machine has. Raises BackendError."""
         wanted = {slot.slot_index for slot in slots}
-        gpus = {slot.gpu_uuid for slot in slots}
+        gpus, devices = {slot.gpu_uuid for slot in slots}, devices_of(slots)
         for other in self._records.all():
-            if other.claim != claim and (wanted & other.indexes or gpus & other.gpus):
+            shared = wanted & other.indexes or devices & other.devices
+            if other.claim != claim and shared:
                 if other.present:
                     raise BackendError(
                         "device_in_use", "a slot has another machine", retryable=False
                     )
                 raise BackendError(
                     FailureCode.RESIDUE_FOUND,
-                    f"an earlier tenant's cleanup is not complete on slots "
-                    f"{sorted(wanted & other.indexes)}",
+                    f"an earlier tenant's cleanup is not complete on slots {sorted(other.indexes)}",
                     retryable=False,
                 )
         places = {slot.index for slot in self._report().slots if slot.gpu_uuid in gpus}
@@ -90,9 +90,9 @@ class Bounds:
     def own_or_none(self, params: Release, slots: tuple[SlotDevices, ...]) -> Tenancy | None:
         """The claim's record; never another's slots, nor a part of its own. Raises BackendError."""
         wanted = {slot.slot_index for slot in slots}
-        gpus = {slot.gpu_uuid for slot in slots}
+        devices = devices_of(slots)
         for other in self._records.all():
-            shared = wanted & other.indexes or gpus & other.gpus
+            shared = wanted & other.indexes or devices & other.devices
             if other.claim != params.allocation_id and shared:
                 raise BackendError("device_in_use", "a slot has another machine", retryable=False)
         mine = self._records.get(params.allocation_id)
