@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpuaas.kernel import clock
+from placement.models import Node
 from tenants.models import (
     BreakGlass,
     BurstRule,
@@ -57,6 +58,13 @@ def sharing(fleet: Fleet) -> Fleet:
 
 
 # Caps
+
+
+def test_a_zone_is_named_and_not_carried_out(fleet: Fleet) -> None:
+    Node.objects.filter(pk=fleet.verifying.pk).update(zone="<script>eu-1</script>")
+    page = text_of(fleet.browser().get(f"{ACME}caps/"))
+    assert "<script>eu-1" not in page
+    assert "There are &lt;script&gt;eu-1" in page
 
 
 def test_every_cap_is_set_shown_beside_what_counts_and_lifted(fleet: Fleet) -> None:
