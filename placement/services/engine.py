@@ -129,7 +129,10 @@ def _mine(items: Sequence[Item], ahead: Sequence[Item]) -> list[tuple[Item, list
     if items[0].closeness.matters:
         kept, gone = _kept_and_gone(ahead)
         return set_plan(items, lambda place: None if place.num in kept else _left(place, gone))
-    return _only(items, _plan([*ahead, *items])[0])
+    mine = _only(items, _plan([*ahead, *items])[0])
+    # A later try waits for its nodes: everybody who waits takes them by their numbers. Those of
+    # one node keep their turn, since each expects the generation that the one before left.
+    return sorted(mine, key=lambda pair: pair[1][0].num)
 
 
 def no_capacity_for(items: Sequence[Item], fitting: int) -> ProductError:

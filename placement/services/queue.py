@@ -273,13 +273,16 @@ def _round(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> Ro
     place = _placed_group if several == 0 else _placed_singles
     results = place(ready, keepers)
     refused = {head.row.pk: head.refused for head in heads if head.refused is not None}
-    topics = []
+    placed = []
     for item, result in zip(ready, results, strict=True):
         if isinstance(result, Placed):
-            spend_told(item, CYCLE)
-            topics.append(workflow.topic_of(item.run_id))
+            placed.append(item)
         elif isinstance(result, Unplaced):
             refused[item.request_id] = result.error
+    # It locks the tenant's caps: in one order, since another pool's cycle may tell the same ones.
+    for item in sorted(placed, key=lambda item: item.authority.tenant_id):
+        spend_told(item, CYCLE)
+    topics = [workflow.topic_of(item.run_id) for item in placed]
     notify.publish(*topics)
     _tell(heads, refused)
     again = any(isinstance(result, Lost) for result in results)

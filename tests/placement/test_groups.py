@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from gpuaas.kernel.scope import platform_scope
+from placement.domain.fit import Option
 from placement.domain.order import AllocationOrder
 from placement.models import Allocation, Claim, Node
-from placement.services import requests
+from placement.services import engine, requests
+from placement.services.bundle import Item
 from placement.services.engine import Placed, Result, Unplaced, place_group
 from placement.snapshots import Ask, look
 from tests.builders import TenantWorld, a_catalogue, a_host, a_tenant
@@ -60,6 +64,30 @@ def test_a_preferred_rack_is_kept_to_while_it_holds_them_and_given_up_after() ->
     assert isinstance(asked(acme, 2, 7, close="rack"), Placed)
     assert used_racks() == ["r1", "r1", "r2", "r2"]
     assert isinstance(asked(acme, 2, 1, close="rack", together="block"), Placed)
+
+
+def test_a_group_takes_its_nodes_by_their_numbers_whichever_is_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    racks("r1", "r1")
+    acme = a_tenant("acme")
+    first, second = Node.objects.order_by("num")
+    # Half of the second one is held, so that it is the better one for four.
+    Node.objects.filter(pk=first.pk).update(schedulable=False)
+    assert isinstance(asked(acme, 1, 4), Placed)
+    Node.objects.filter(pk=first.pk).update(schedulable=True)
+    taken: list[list[int]] = []
+    commit = engine.commit
+
+    def seen(
+        planned: Sequence[tuple[Item, Sequence[Option]]], *, skip_locked: bool
+    ) -> dict[int, tuple[int, int]]:
+        taken.append([options[0].num for _, options in planned])
+        return commit(planned, skip_locked=skip_locked)
+
+    monkeypatch.setattr(engine, "commit", seen)
+    assert isinstance(asked(acme, 3, 4), Placed)
+    assert taken == [[first.num, first.num, second.num]]
 
 
 def test_members_that_are_to_be_apart_are_on_different_nodes() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
+from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import Event
 from placement.models import Allocation
+from placement.services import queue
 from placement.services.allocations import allocation_release
+from placement.services.bundle import Item
 from placement.services.queue import cycle_sweep
 from placement.services.spending import spend_sweep
 from tenants.services.caps import SOFT, caps_set
@@ -60,6 +65,30 @@ def test_a_placement_from_the_queue_says_so_as_well() -> None:
     cycle_sweep()
     assert Allocation.objects.filter(tenant=acme.tenant).count() == 1
     assert len(told(acme)) == 1
+
+
+def test_a_round_tells_its_tenants_in_one_order_whoever_waited_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a_catalogue()
+    acme, globex = a_tenant("acme"), a_tenant("globex")
+    host = a_host()
+    blocker = acme.order("h100.node")
+    host.work()
+    for world in (globex, acme, globex):
+        world.order(slots=1, wait=True)
+    seen: list[UUID] = []
+
+    def tells(item: Item, _actor: Actor) -> bool:
+        seen.append(item.authority.tenant_id)
+        return False
+
+    monkeypatch.setattr(queue, "spend_told", tells)
+    assert blocker.allocation_id is not None
+    allocation_release(allocation_id=blocker.allocation_id, reason="", actor=acme.actor)
+    host.work()
+    cycle_sweep()
+    assert seen == sorted([acme.tenant.pk, globex.tenant.pk, globex.tenant.pk])
 
 
 def test_the_sweep_finds_what_runs_on_beyond_a_cap_that_came_later() -> None:
