@@ -52,6 +52,8 @@ ARGUMENTS = (
     "--disable-sync",
 )
 PASSWORD = "correct horse battery"
+SETTLED = "Promise.all(document.getAnimations().map((one) => one.finished))"
+"""Evaluates when colours that were changing stand still."""
 TOPOLOGIES = Path(__file__).parents[2] / "deploy" / "demo" / "topology"
 HOSTS = {
     "h100-a": "azure-ndv5-topo.xml",

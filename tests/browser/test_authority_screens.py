@@ -15,7 +15,7 @@ from placement.services import overrides
 from tenants.models import Envelope, Tenant, User
 from tenants.services import bursts, caps, cohorts, entitlements, envelopes, tiers
 from tenants.services.access import user_actor
-from tests.browser.conftest import PASSWORD, Scene, keep_shot, sign_in
+from tests.browser.conftest import PASSWORD, SETTLED, Scene, keep_shot, sign_in
 from tests.builders import OPERATOR, a_tenant
 
 LADDER = [{"below_ppm": 999_000, "credit_permille": 100}]
@@ -215,6 +215,7 @@ def test_an_envelope_is_looked_at_in_the_browser_before_it_is_kept(
     keep_shot(page, "c-authority-preview")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        page.evaluate(SETTLED)
         assert Axe().run(page).response["violations"] == []
     page.get_by_role("button", name="Keep it").click()
     expect(page.get_by_text("The envelope is kept.")).to_be_visible()

@@ -12,14 +12,13 @@ from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from tenants.models import User
-from tests.browser.conftest import PASSWORD, keep_shot, sign_in
+from tests.browser.conftest import PASSWORD, SETTLED, keep_shot, sign_in
 from tests.builders import TenantWorld, a_catalogue, a_tenant
 from tests.identity.conftest import configure
 from tests.identity.factors import code_of
 
 OPERATOR = "op@example.test"
 # Colours that are still on their way from one scheme to the other would be judged half-way.
-SETTLED = "Promise.all(document.getAnimations().map((one) => one.finished))"
 
 
 @pytest.fixture

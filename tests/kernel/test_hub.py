@@ -154,7 +154,8 @@ def test_a_lost_listener_comes_back_and_its_waiters_look_again(hub: Hub) -> None
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
             "WHERE application_name = 'gpuaas-listen' AND datname = current_database()"
         )
-        assert cursor.fetchone() == (1,)
+        # The process's own hub may listen too, if an earlier test woke it.
+        assert cursor.fetchone()[0] >= 1
     parked.join(10)
     assert parked.answer == "while deaf"
     assert until(lambda: hub.listening)
