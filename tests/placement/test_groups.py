@@ -11,7 +11,7 @@ from placement.domain.fit import Option
 from placement.domain.order import AllocationOrder
 from placement.models import Allocation, Claim, Node
 from placement.services import engine, requests
-from placement.services.bundle import Item
+from placement.services.bundle import Item, commit
 from placement.services.engine import Placed, Result, Unplaced, place_group
 from placement.snapshots import Ask, look
 from tests.builders import TenantWorld, a_catalogue, a_host, a_tenant
@@ -77,7 +77,6 @@ def test_a_group_takes_its_nodes_by_their_numbers_whichever_is_the_best(
     assert isinstance(asked(acme, 1, 4), Placed)
     Node.objects.filter(pk=first.pk).update(schedulable=True)
     taken: list[list[int]] = []
-    commit = engine.commit
 
     def seen(
         planned: Sequence[tuple[Item, Sequence[Option]]], *, skip_locked: bool
