@@ -93,6 +93,12 @@ class GpuCare:
             for name in _MUST_NOT_GROW
             if name in now and now[name] > (earlier or {}).get(name, now[name])
         ]
+        # What was counted and is not any more may have grown.
+        worse += [
+            f"{name} is not known any more"
+            for name in _MUST_NOT_GROW
+            if name in (earlier or {}) and name not in now
+        ]
         if now.get("remapped_rows_pending", 0):
             worse.append("a row waits to be remapped")
         try:

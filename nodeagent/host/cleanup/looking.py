@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 from collections.abc import Collection, Iterator
@@ -18,8 +17,12 @@ SYSTEM_PROGRAMS = frozenset(
 )
 
 
-def holders(paths: Collection[Path], proc: Path = Path("/proc")) -> list[str]:
+def holders(
+    paths: Collection[Path], proc: Path = Path("/proc"), *, all_seen: bool = False
+) -> list[str]:
     """The processes that have one of these files open, as `pid (name)`.
+
+    all_seen: one that may not be looked into counts as one of them, since nobody knows.
 
     Files are compared by device and inode, or for device files by their number, so that another
     name for the same thing does not hide it.
@@ -29,11 +32,17 @@ def holders(paths: Collection[Path], proc: Path = Path("/proc")) -> list[str]:
     for process in _processes(proc):
         if process.name == str(os.getpid()) or _is_system(process):
             continue
-        with contextlib.suppress(OSError):
+        try:
             if any(
                 mark in wanted for opened in (process / "fd").iterdir() for mark in _marks(opened)
             ):
                 found.append(f"{process.name} ({_name(process)})")
+        except PermissionError:
+            if all_seen:
+                found.append(f"{process.name} ({_name(process)}), which may not be looked into")
+        except OSError:
+            # It has ended meanwhile.
+            continue
     return found
 
 

@@ -49,7 +49,7 @@ class VfioDevices:
         drivers = []
         for address in self._addresses(slot):
             group = self._bus.vfio_file(address)
-            found = holders([group], self._root / "proc")
+            found = holders([group], self._root / "proc", all_seen=True)
             if found:
                 raise StepFailed(f"{address} is still open in {', '.join(found)}")
             drivers.append(f"{address} -> {self._bus.take_back(address)}")
@@ -65,7 +65,8 @@ class VfioDevices:
         for address in self._nvmes(slot):
             folder = self._bus.folder(address)
             files += [self._root / "dev" / name for name in namespaces_of(folder)]
-        found = holders(files, self._root / "proc") + self._gpus.processes(slot.gpu_uuid)
+        found = holders(files, self._root / "proc", all_seen=True)
+        found += self._gpus.processes(slot.gpu_uuid)
         if found:
             raise StepFailed(f"a device is open in {', '.join(found)}")
         return Done("open_files_and_nvml", f"{len(files)} device files looked for in all processes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -255,6 +255,24 @@ def test_a_process_with_a_device_open_fails_the_step(host: Host, opened: str) ->
         host.do(CleanupStep.NO_PROCESS)
 
 
+@pytest.mark.parametrize("step", [CleanupStep.NO_PROCESS, CleanupStep.DEVICES_DETACHED])
+def test_a_process_that_may_not_be_looked_into_fails_the_step(
+    host: Host, monkeypatch: pytest.MonkeyPatch, step: CleanupStep
+) -> None:
+    host.devices.attach([host.slot])
+    host.process(77)
+    closed, look = host.root / "proc" / "77" / "fd", Path.iterdir
+
+    def refused(folder: Path) -> Iterator[Path]:
+        if folder == closed:
+            raise PermissionError(13, "Permission denied")
+        return iter(list(look(folder)))
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(StepFailed, match=r"77 .*may not be looked into"):
+        host.do(step)
+
+
 def test_a_process_that_only_the_driver_knows_fails_the_step(host: Host, fake: FakeNvml) -> None:
     fake.change({"gpu.0.process.0": "4711 1048576"})
     with pytest.raises(StepFailed, match="4711"):
@@ -337,6 +355,13 @@ def test_a_counter_that_grew_since_the_claim_fails_the_step(host: Host, fake: Fa
     assert "ecc_uncorrected 0" in host.do(CleanupStep.GPU_ERROR_FREE, before).detail
     fake.change({"gpu.0.remapped": "0 1 0 1", "gpu.0.ecc.dbe.total": "2"})
     with pytest.raises(StepFailed, match="ecc_uncorrected 0 -> 2; remapped_rows_failed 0 -> 1"):
+        host.do(CleanupStep.GPU_ERROR_FREE, before)
+
+
+def test_a_counter_that_is_not_known_any_more_fails_the_step(host: Host, fake: FakeNvml) -> None:
+    before = Before("boot-1", 0, host.devices.error_counts([host.slot])[uuid_of(0)])
+    fake.change({"error.0.nvmlDeviceGetTotalEccErrors": "10"})
+    with pytest.raises(StepFailed, match="ecc_uncorrected is not known any more"):
         host.do(CleanupStep.GPU_ERROR_FREE, before)
 
 
