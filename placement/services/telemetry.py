@@ -33,6 +33,9 @@ def telemetry_take(*, node: Node, message: TelemetryReport) -> ObservedAnswer:
             "seq", "ended_at"
         )
     )
+    first = message.windows[0]
+    # Its answer was lost on the way: then its losses have been counted too.
+    repeated = (first.seq, _time(first.ended_at)) in known
     for window in message.windows:
         ended_at = _time(window.ended_at)
         if (window.seq, ended_at) in known:
@@ -41,7 +44,8 @@ def telemetry_take(*, node: Node, message: TelemetryReport) -> ObservedAnswer:
         _put(row, ring.place, message.boot_id, window, now)
     versions_seen(row, driver=message.windows[-1].driver, runtime=message.windows[-1].cuda)
     ring.boot_id, ring.received_at = message.boot_id, now
-    ring.lost += message.lost
+    if not repeated:
+        ring.lost += message.lost
     ring.save()
     return ObservedAnswer(server_time=int(now.timestamp()))
 

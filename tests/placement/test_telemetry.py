@@ -65,6 +65,14 @@ def test_the_same_window_twice_is_one(host: Host) -> None:
     assert TelemetryWindow.objects.count() == 2
 
 
+def test_a_report_that_is_sent_again_loses_nothing_twice(host: Host) -> None:
+    take(host, window(4), window(5), lost=3)
+    take(host, window(4), window(5), window(6), lost=3)
+    assert selectors.telemetry_of(host.fresh())["lost"] == 3
+    take(host, window(9), lost=2)
+    assert selectors.telemetry_of(host.fresh())["lost"] == 5
+
+
 def test_an_agent_that_begins_to_count_anew_is_not_taken_for_a_repetition(host: Host) -> None:
     take(host, window(1), window(2))
     restarted = WindowBuilder("host", 9000, 1)
