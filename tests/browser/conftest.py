@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
@@ -199,6 +199,8 @@ def page(context: BrowserContext) -> Page:
 def sign_in(page: Page, url: str, email: str) -> None:
     """Sign in as a person does, by keyboard."""
     page.goto(f"{url}/sign-in/")
+    # The first field takes the focus by itself, a moment after the page is there.
+    expect(page.locator("input:focus")).to_have_count(1)
     page.keyboard.type(email)
     page.keyboard.press("Tab")
     page.keyboard.type(PASSWORD)
