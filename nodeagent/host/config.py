@@ -186,6 +186,8 @@ def _check(config: HostConfig) -> None:
         missing = [name for name in _HOOK_NAMES if name not in config.hooks]
         if missing:
             raise ConfigError(f"agent.baremetal needs the hooks {', '.join(missing)}")
+    if config.images and not vm.user and not vm.emulate:
+        raise ConfigError("vm.user is missing: a tenant's machine must not run as root")
 
 
 def _image(name: str, raw: Mapping[str, Any]) -> Image:

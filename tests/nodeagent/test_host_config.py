@@ -12,6 +12,7 @@ from nodeagent.host.config import ConfigError, DeviceKind, load_config, parse_co
 ROOT = Path(__file__).resolve().parents[2]
 GOOD: dict[str, Any] = {
     "agent": {"server": "https://control.example", "name": "host-1"},
+    "vm": {"user": "gpuaas-vm"},
     "images": {"ubuntu-24.04": {"disk": "/images/ubuntu.qcow2"}},
     "hooks": {"network": {"path": "/hooks/network", "timeout_s": 30}},
 }
@@ -60,6 +61,8 @@ def put(place: str, value: Any) -> dict[str, Any]:
         ("vm/devices", "usb", "vm.devices must be one of vfio, stand_in"),
         ("vm/devices", "stand_in", "needs vm.emulate"),
         ("vm/network", "loopback", "needs vm.emulate"),
+        ("vm/user", None, "vm.user is missing"),
+        ("vm/user", "", "vm.user is missing"),
         ("vm/huge_page", -1, "vm.huge_page must be of type int"),
         ("vm/grace_s", "soon", "vm.grace_s must be of type float"),
         ("images/Bad Name", {"disk": "/x"}, "images.Bad Name"),
