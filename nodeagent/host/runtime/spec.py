@@ -217,12 +217,7 @@ def qemu_argv(spec: VmSpec, config: HostConfig) -> tuple[str, ...]:
             f"q35,accel={accelerator},usb=off,dump-guest-core=off",
         ),
         *("-cpu", "host" if spec.accelerated else "max"),
-        *(
-            "-smp",
-            f"{cpus},sockets={len(spec.nodes)},cores={cpus // len(spec.nodes)},threads=1"
-            if cpus % len(spec.nodes) == 0
-            else str(cpus),
-        ),
+        *("-smp", _cpus(cpus, len(spec.nodes))),
         *("-m", f"{memory}M"),
         *_memory_argv(spec),
         *("-qmp", f"unix:{_path(spec.qmp_socket)},server=on,wait=off"),
