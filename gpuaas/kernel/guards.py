@@ -6,7 +6,7 @@ table or lifecycle can not be forgotten; an architecture test compares the catal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from django.apps import apps
 from django.db import connections, models, transaction
@@ -49,17 +49,17 @@ def _roles() -> Iterator[str]:
     )
 
 
-def _rights() -> Iterator[str]:
+def _rights(there: Container[str]) -> Iterator[str]:
     yield f"GRANT USAGE ON SCHEMA public TO {PLATFORM_ROLE}, {APP_ROLE}"
     yield f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {PLATFORM_ROLE}"
     yield f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {PLATFORM_ROLE}"
     yield f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {APP_ROLE}"
     yield f"REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM {APP_ROLE}"
-    for table in APPEND_ONLY:
+    for table in filter(there.__contains__, APPEND_ONLY):
         yield f"REVOKE UPDATE ON {table} FROM {PLATFORM_ROLE}"
     for model in guarded_models():
         rights = _GRANTS[getattr(model, "tenant_grant", "none")]
-        if rights:
+        if rights and model._meta.db_table in there:
             yield f"GRANT {rights} ON {model._meta.db_table} TO {APP_ROLE}"
     yield f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {APP_ROLE}"
 
@@ -73,8 +73,10 @@ def tenant_tables() -> dict[str, str]:
     }
 
 
-def _policies() -> Iterator[str]:
+def _policies(there: Container[str]) -> Iterator[str]:
     for table, column in tenant_tables().items():
+        if table not in there:
+            continue
         mine = f"{column} = nullif(current_setting('app.tenant', true), '')::uuid"
         yield f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY"
         yield f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY"
@@ -90,9 +92,11 @@ def _policies() -> Iterator[str]:
         )
 
 
-def _lifecycle(lifecycle: Lifecycle) -> Iterator[str]:
+def _lifecycle(lifecycle: Lifecycle, there: Container[str]) -> Iterator[str]:
     model = apps.get_model(lifecycle.noun)
     table = model._meta.db_table
+    if table not in there:
+        return
     name = f"{table}_lifecycle"
     allowed = ", ".join(f"('{a}', '{b}')" for a, b in lifecycle.pairs())
     yield (
@@ -107,31 +111,35 @@ def _lifecycle(lifecycle: Lifecycle) -> Iterator[str]:
     )
 
 
-def _append_only() -> Iterator[str]:
+def _append_only(there: Container[str]) -> Iterator[str]:
     yield (
         "CREATE OR REPLACE FUNCTION kernel_append_only() RETURNS trigger LANGUAGE plpgsql AS $$ "
         "BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME "
         "USING ERRCODE = 'insufficient_privilege'; END $$"
     )
-    for table in APPEND_ONLY:
+    for table in filter(there.__contains__, APPEND_ONLY):
         yield (
             f"CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON {table} "
             "FOR EACH ROW EXECUTE FUNCTION kernel_append_only()"
         )
 
 
-def statements() -> list[str]:
-    """Everything that is installed, in order."""
-    out = [*_roles(), *_rights(), *_policies(), *_append_only()]
+def statements(there: Container[str]) -> list[str]:
+    """Everything that is installed, in order, about those of our tables that are ``there``."""
+    out = [*_roles(), *_rights(there), *_policies(there), *_append_only(there)]
     for lifecycle in registered().values():
-        out += _lifecycle(lifecycle)
+        out += _lifecycle(lifecycle, there)
     return out
 
 
 def install(using: str = "default") -> None:
-    """Bring the database's own guards to what the models say."""
+    """Bring the database's own guards to what the models say.
+
+    A table that is not there has none: a migration that made it was taken back.
+    """
     connection = connections[using]
     with transaction.atomic(using=using), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext('gpuaas.guards'))")
-        for statement in statements():
+        there = frozenset(connection.introspection.table_names(cursor))
+        for statement in statements(there):
             cursor.execute(statement)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from gpuaas.kernel import events, ids
+from gpuaas.kernel import events, guards, ids
 from gpuaas.kernel.actor import SYSTEM
 from gpuaas.kernel.models import Event
 from gpuaas.kernel.scope import platform_scope, tenant_scope
@@ -64,3 +64,12 @@ def test_ids_of_one_process_are_in_order_and_version_seven() -> None:
     made = [ids.new_id() for _ in range(500)]
     assert made == sorted(made)
     assert {i.version for i in made} == {7}
+
+
+def test_a_table_whose_migration_was_taken_back_keeps_no_other_from_its_guards() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE tenants_sshkey CASCADE")
+        cursor.execute("DROP POLICY tenant_rows ON tenants_project")
+        guards.install()
+        cursor.execute("SELECT FROM pg_policies WHERE tablename = 'tenants_project'")
+        assert cursor.rowcount == 2
