@@ -1,0 +1,52 @@
+"""Does what is placed outlive an upgrade from the first tables, and the way back?"""
+
+from __future__ import annotations
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from placement.models import Claim, Node
+from tests.builders import a_catalogue, a_host, a_tenant, state_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+FORMER = (
+    ("placement", "0005"),
+    ("admission", "0005"),
+    ("tenants", "0006"),
+    ("kernel", "0003"),
+)
+
+
+def laid_out() -> list[tuple[str, int]]:
+    """Each node's layout and free slots, whatever columns its table has besides."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT layout, free_mask FROM placement_node ORDER BY num")
+        return list(cursor.fetchall())
+
+
+def test_what_is_placed_outlives_migrations_taken_back_and_made_again() -> None:
+    a_catalogue()
+    acme = a_tenant("acme")
+    host = a_host()
+    held = acme.order(slots=2)
+    host.work()
+    before = laid_out()
+    try:
+        for app, name in FORMER:
+            call_command("migrate", app, name, verbosity=0)
+        [(layout, free)] = laid_out()
+        assert {part.count(".") for part in layout.split("|")} == {2}
+        assert free == before[0][1]
+    finally:
+        call_command("migrate", verbosity=0)
+    assert laid_out() == before
+    assert held.allocation_id is not None
+    assert state_of(held.allocation_id) == "active"
+    more = acme.order(slots=1)
+    host.work()
+    assert more.allocation_id is not None
+    assert state_of(more.allocation_id) == "active"
+    assert Claim.objects.filter(alone=0).count() == 3
+    assert Node.objects.get().free_count == 5
