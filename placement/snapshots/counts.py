@@ -12,7 +12,7 @@ from placement.domain.reasons import Group
 from placement.domain.terms import Own
 from placement.snapshots.places import LIVE, Target
 
-SMALL = 1000
+SMALL = 200
 """Pools up to this many nodes are counted anew for every refusal."""
 KEPT_S = 2.0
 """How long the count of a larger pool stands for, so that refusals do not cost by its size."""
