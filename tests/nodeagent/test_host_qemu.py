@@ -65,7 +65,10 @@ def test_a_machine_has_the_tenants_key_outlives_the_agent_and_is_released_with_p
     owner = pwd.getpwuid(Path(f"/proc/{machine.pid}").stat().st_uid).pw_name
     assert owner == ("nobody" if os.geteuid() == 0 else getpass.getuser())
     with console_of(stage, "alloc-1") as console:
-        heard = console.ask("cat /mnt/user-data", "disable_root")
+        console.ask("echo up $((20 + 1))", "up 21")
+        # Asked once: of a second answer only the end may be heard.
+        console.say("cat /mnt/user-data; echo; echo over $((40 + 2))")
+        heard = console.expect("over 42", 60.0)
         assert KEY in heard
         seed = json.loads(heard[heard.index("{\n") : heard.index("\n}\n") + 2])
         assert seed["users"][0]["ssh_authorized_keys"] == [KEY]
