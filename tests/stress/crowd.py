@@ -216,7 +216,11 @@ def missing(placed: dict[str, int], released: set[str], slots: int = 8) -> list[
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Run something in threads that begin together, each with a connection of its own."""
+    """Run something in threads that begin together, each with a connection of its own.
+
+    The caller gives its own back meanwhile: the pool has one for each thread and no more.
+    """
+    connections.close_all()
     barrier = threading.Barrier(count)
 
     def one(k: int) -> None:
