@@ -19,7 +19,7 @@ WORKERS, THREADS = 2, 16
 
 @contextlib.contextmanager
 def _served(target: str, env: Mapping[str, str], path: str) -> Iterator[str]:
-    """A granian with two workers, as the product runs it; the address it answers at."""
+    """A granian with two workers, the same for both sides; the address it answers at."""
     port = processes.free_port()
     command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--no-ws"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--workers", str(WORKERS)]

@@ -56,6 +56,30 @@ class CohortNode:
     grandfathered_milli: int
 
 
+def share_of(counter: QuotaCounter) -> Share:
+    """A tenant's counter as the pure arithmetic takes it."""
+    return Share(
+        nominal=counter.limit_milli,
+        borrow=counter.borrow_milli,
+        lend=counter.limit_milli - counter.guaranteed_milli,
+        used=counter.used_milli,
+        cohort=str(counter.cohort_id) if counter.cohort_id else None,
+        grandfathered=counter.grandfathered_milli,
+    )
+
+
+def pot_of(cohort: Cohort, row: CohortCounter | None) -> Pot:
+    """A cohort's counter of a class as the pure arithmetic takes it; empty without a row."""
+    return Pot(
+        parent=str(cohort.parent_id) if cohort.parent_id else None,
+        quota=row.quota_milli if row else 0,
+        used=row.used_milli if row else 0,
+        borrow=row.borrow_milli if row else None,
+        lend=row.lend_milli if row else None,
+        grandfathered=row.grandfathered_milli if row else 0,
+    )
+
+
 def _parents() -> dict[UUID, Cohort]:
     return {cohort.pk: cohort for cohort in Cohort.objects.all()}
 
@@ -92,23 +116,9 @@ def _state(
     while cohort_id is not None:
         cohort = above[cohort_id]
         row = pots.get((cohort_id, counter.resource_class_id))
-        known[str(cohort_id)] = Pot(
-            parent=str(cohort.parent_id) if cohort.parent_id else None,
-            quota=row.quota_milli if row else 0,
-            used=row.used_milli if row else 0,
-            borrow=row.borrow_milli if row else None,
-            lend=row.lend_milli if row else None,
-            grandfathered=row.grandfathered_milli if row else 0,
-        )
+        known[str(cohort_id)] = pot_of(cohort, row)
         cohort_id = cohort.parent_id
-    share = Share(
-        nominal=counter.limit_milli,
-        borrow=counter.borrow_milli,
-        lend=counter.limit_milli - counter.guaranteed_milli,
-        used=counter.used_milli,
-        cohort=str(counter.cohort_id) if counter.cohort_id else None,
-        grandfathered=counter.grandfathered_milli,
-    )
+    share = share_of(counter)
     name = "tenant"
     free = available(Tree({name: share}, known), name)
     roomy = Share(nominal=2**62, lend=None, used=share.used, cohort=share.cohort)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,6 @@ from django.utils.datastructures import MultiValueDict
 from gpuaas.console.actions import Offered
 
 LONGEST_REASON = 500
-_MONEY = re.compile(r"\d{1,10}(?:\.\d{1,6})?")
 
 
 class Again(Exception):
@@ -77,24 +75,6 @@ class Act:
     offer: Offered
     url: str
     form: forms.Form
-
-
-class Money(forms.CharField):
-    """An amount of the currency with at most six decimals; its value is in millionths."""
-
-    def __init__(self, **how: Any) -> None:
-        super().__init__(max_length=20, **how)
-        self.widget.attrs["inputmode"] = "decimal"
-
-    def clean(self, value: Any) -> Any:
-        """The amount in millionths, or None where it may be left empty."""
-        text = super().clean(value)
-        if not text:
-            return None
-        if not _MONEY.fullmatch(text):
-            raise ValidationError("An amount such as 2500 or 99.95, with no sign or exponent.")
-        whole, _, rest = text.partition(".")
-        return int(whole) * 1_000_000 + int(rest.ljust(6, "0") or 0)
 
 
 class Words(forms.CharField):

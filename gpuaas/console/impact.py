@@ -27,6 +27,7 @@ from tenants.models import (
 )
 from tenants.services.envelopes import KEEP, Keep
 from tenants.services.quota import agreed
+from tenants.snapshots import pot_of, share_of
 
 Change = Callable[[Tree], Tree]
 
@@ -87,14 +88,7 @@ def tree_now(kind: ResourceClass, *also: Tenant) -> tuple[Tree, dict[str, str]]:
     shares: dict[str, Share] = {}
     for counter in QuotaCounter.objects.filter(resource_class=kind).select_related("tenant"):
         names[str(counter.tenant_id)] = counter.tenant.name
-        shares[str(counter.tenant_id)] = Share(
-            nominal=counter.limit_milli,
-            borrow=counter.borrow_milli,
-            lend=counter.limit_milli - counter.guaranteed_milli,
-            used=counter.used_milli,
-            cohort=str(counter.cohort_id) if counter.cohort_id else None,
-            grandfathered=counter.grandfathered_milli,
-        )
+        shares[str(counter.tenant_id)] = share_of(counter)
     for tenant in also:
         cohort = str(tenant.cohort_id) if tenant.cohort_id else None
         names[str(tenant.pk)] = tenant.name
@@ -102,16 +96,8 @@ def tree_now(kind: ResourceClass, *also: Tenant) -> tuple[Tree, dict[str, str]]:
     rows = {row.cohort_id: row for row in CohortCounter.objects.filter(resource_class=kind)}
     pots: dict[str, Pot] = {}
     for each in Cohort.objects.all():
-        row = rows.get(each.pk)
         names[str(each.pk)] = each.title or each.name
-        pots[str(each.pk)] = Pot(
-            parent=str(each.parent_id) if each.parent_id else None,
-            quota=row.quota_milli if row else 0,
-            used=row.used_milli if row else 0,
-            borrow=row.borrow_milli if row else None,
-            lend=row.lend_milli if row else None,
-            grandfathered=row.grandfathered_milli if row else 0,
-        )
+        pots[str(each.pk)] = pot_of(each, rows.get(each.pk))
     return Tree(shares, pots), names
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from django.contrib import messages
 from django.urls import reverse
 
 from admission.models import AdmissionRequest
 from admission.states import RequestState
 from gpuaas.config import Config
-from gpuaas.kernel.errors import NotFound
+from gpuaas.kernel.errors import NotFound, ProductError
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.ui.frame import Frame, Link, Section, with_current
 from gpuaas.ui.pages import TenantView
@@ -58,6 +59,14 @@ class TenantPage(TenantView):
     def url(self, name: str, *args: object) -> str:
         """The address of a page of this tenant."""
         return reverse(f"portal:{name}", args=[self.tenant.slug, *args])
+
+    def kept(self, refused: ProductError) -> str | None:
+        """Where a refused request that was kept is shown, after its reader was told; or None."""
+        request = refused.facts.get("request")
+        if not refused.keep or not request:
+            return None
+        messages.error(self.request, f"Refused: {refused.detail}")
+        return self.url("request", request)
 
     def frame(self) -> Frame:
         """The portal's navigation around this tenant."""

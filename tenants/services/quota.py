@@ -19,7 +19,7 @@ from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.scope import platform_scope
 from tenants.domain import cohorts
 from tenants.domain.amounts import BadAmount, clean_amount
-from tenants.domain.cohorts import Pot, Share, Tree
+from tenants.domain.cohorts import Share, Tree
 from tenants.models import (
     BurstRule,
     Cohort,
@@ -30,6 +30,7 @@ from tenants.models import (
     ResourceClass,
     Tenant,
 )
+from tenants.snapshots import pot_of, share_of
 from tenants.states import BurstState, TenantState
 
 DRAIN_AGAIN_S = 300
@@ -134,19 +135,8 @@ def tree_of(
     chain: list[Cohort], locked: dict[str, CohortCounter], shares: dict[str, Share]
 ) -> Tree:
     """The locked counters as the pure arithmetic takes them."""
-    parents = {str(c.pk): str(c.parent_id) if c.parent_id else None for c in chain}
-    pots = {
-        name: Pot(
-            parent=parents[name],
-            quota=row.quota_milli,
-            used=row.used_milli,
-            borrow=row.borrow_milli,
-            lend=row.lend_milli,
-            grandfathered=row.grandfathered_milli,
-        )
-        for name, row in locked.items()
-    }
-    return Tree(shares, pots)
+    known = {str(cohort.pk): cohort for cohort in chain}
+    return Tree(shares, {name: pot_of(known[name], row) for name, row in locked.items()})
 
 
 def pots_save(tree: Tree, locked: dict[str, CohortCounter]) -> None:
@@ -186,14 +176,7 @@ def enforce(
         chain += ancestors(tenant.cohort_id)
     locked = pots_locked(chain, kind)
     name = str(tenant.pk)
-    share = Share(
-        nominal=counter.limit_milli,
-        borrow=counter.borrow_milli,
-        lend=counter.limit_milli - counter.guaranteed_milli,
-        used=counter.used_milli,
-        cohort=old,
-        grandfathered=counter.grandfathered_milli,
-    )
+    share = share_of(counter)
     tree = tree_of(chain, locked, {name: share})
     if new != old:
         tree = cohorts.move(tree, name, new)

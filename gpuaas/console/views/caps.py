@@ -12,9 +12,10 @@ from django.utils.datastructures import MultiValueDict
 
 from admission.models import AdmissionRequest
 from admission.states import RequestState
-from gpuaas.console.acts import Money, ReasonForm, Words
+from gpuaas.console.acts import ReasonForm, Words
 from gpuaas.console.views.one_tenant import OneTenant
 from gpuaas.console.views.tenants import live_of
+from gpuaas.ui.amounts import Money
 from placement.models import Node
 from tenants.models import Shape, TenantCaps
 from tenants.services.caps import COUNTS, LISTS, MONEY, caps_set

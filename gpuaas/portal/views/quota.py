@@ -92,10 +92,9 @@ class Quota(TenantPage):
                     actor=self.actor,
                 )
             except errors.ProductError as refused:
-                kept = refused.facts.get("request")
-                if refused.keep and kept:
-                    messages.error(request, f"Refused: {refused.detail}")
-                    return redirect(self.url("request", kept))
+                kept = self.kept(refused)
+                if kept is not None:
+                    return redirect(kept)
                 refuse(form, refused)
             else:
                 messages.success(request, "The operators have your request.")

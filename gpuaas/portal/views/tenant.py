@@ -88,10 +88,9 @@ class DeleteTenant(TenantFacts):
                 tenant_id=self.tenant.pk, reason=form.cleaned_data["reason"], actor=self.actor
             )
         except errors.ProductError as refused:
-            kept = refused.facts.get("request")
-            if refused.keep and kept:
-                messages.error(request, f"Refused: {refused.detail}")
-                return redirect(self.url("request", kept))
+            kept = self.kept(refused)
+            if kept is not None:
+                return redirect(kept)
             refuse(form, refused)
             return self.show(form, refused, refused.status)
         messages.success(request, "The deletion has begun. It ends with the last proof.")

@@ -212,10 +212,9 @@ class WorkloadAct(OneWorkload):
         try:
             ticket = self.act(row, form.cleaned_data)
         except errors.ProductError as refused:
-            kept = refused.facts.get("request")
-            if refused.keep and kept:
-                messages.error(request, f"Refused: {refused.detail}")
-                return redirect(self.url("request", kept))
+            kept = self.kept(refused)
+            if kept is not None:
+                return redirect(kept)
             refuse(form, refused)
             return self.show(row, form, refused.status)
         if ticket is None:
