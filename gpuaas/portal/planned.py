@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -39,7 +40,7 @@ class Typed(Protocol):
 W = TypeVar("W", bound=Typed)
 
 
-class PlannedPage(TenantPage, Generic[W]):
+class PlannedPage(TenantPage, ABC, Generic[W]):
     """A form, the plan for what it says, and the button that sends exactly the plan."""
 
     write_action = "allocations:write"
@@ -51,25 +52,25 @@ class PlannedPage(TenantPage, Generic[W]):
         """The tenant's public keys."""
         return list(ssh_key_list(self.tenant.pk))
 
+    @abstractmethod
     def read(self, given: QueryDict) -> W:
         """What a query string or a form says."""
-        raise NotImplementedError
 
+    @abstractmethod
     def with_key(self, wish: W, key: str) -> W:
         """The same with this key chosen."""
-        raise NotImplementedError
 
+    @abstractmethod
     def plan(self, wish: W, project: Project) -> Plan:
         """What it would do. Raises a ProductError when it cannot be understood."""
-        raise NotImplementedError
 
+    @abstractmethod
     def act(self, wish: W, project: Project) -> str:
         """Do it: the address of what became of it. Raises the refusal."""
-        raise NotImplementedError
 
+    @abstractmethod
     def command(self, wish: W, project: Project) -> str:
         """The same as a command line."""
-        raise NotImplementedError
 
     def more(self, wish: W) -> dict[str, Any]:
         """What else the template shows."""
