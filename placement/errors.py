@@ -211,6 +211,11 @@ NODE_DRAINING = reason(
     "The node takes no new work",
     "Wait for the drain to end, or use other nodes.",
 )
+BREAKER_HELD = reason(
+    "breaker_held",
+    "Automation has acted upon as many nodes of the pool as it may for now",
+    "Look at what it did there; then let the held action go on, or reject it, with a reason.",
+)
 TASK_OVERDUE = reason(
     "task_overdue",
     "The host did not finish the task in time",

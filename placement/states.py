@@ -80,11 +80,22 @@ class TaskState(TextChoices):
     CANCELLED = "cancelled"
 
 
+class AutomaticState(TextChoices):
+    """Where something that automation does, or wants to do, to a node stands."""
+
+    HELD = "held"
+    ALLOWED = "allowed"
+    TAKEN = "taken"
+    REJECTED = "rejected"
+    LAPSED = "lapsed"
+
+
 A, C, S, N, K = AllocationState, ClaimState, SlotState, NodeState, TaskState
-R = ResidueState
+R, U = ResidueState, AutomaticState
 
 LIVE_CLAIM = (C.RESERVED, C.ACTIVE, C.RELEASING, C.CLEANUP_BLOCKED)
 OPEN_RESIDUE = (R.FOUND, R.OVERRIDDEN)
+OPEN_AUTOMATIC = (U.HELD, U.ALLOWED, U.REJECTED)
 LIVE = [str(state) for state in LIVE_CLAIM]
 """The live states as the database has them."""
 
@@ -179,4 +190,17 @@ TASK = Lifecycle(
         Edge("cancel", (K.PENDING, K.LEASED), K.CANCELLED, "platform"),
     ),
     final=(K.SUCCEEDED, K.FAILED, K.CANCELLED),
+)
+
+AUTOMATIC = Lifecycle(
+    "placement.automaticaction",
+    AutomaticState,
+    initial=U.HELD,
+    edges=(
+        Edge("take", (U.HELD, U.ALLOWED), U.TAKEN, "platform"),
+        Edge("allow", (U.HELD, U.REJECTED), U.ALLOWED, "operator"),
+        Edge("reject", (U.HELD, U.ALLOWED), U.REJECTED, "operator"),
+        Edge("lapse", (U.HELD, U.ALLOWED, U.REJECTED), U.LAPSED, "platform"),
+    ),
+    final=(U.TAKEN, U.LAPSED),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuaas.kernel import ticks
+from placement.services.breaker import held_sweep
 from placement.services.differences import boots_sweep
 from placement.services.endings import deletions_sweep
 from placement.services.observed import silence_sweep
@@ -18,3 +19,4 @@ ticks.register("placement.projections", 5.0, projections_refresh)
 ticks.register("placement.deletions", 5.0, deletions_sweep)
 ticks.register("placement.spending", 60.0, spend_sweep)
 ticks.register("placement.boots", 15.0, boots_sweep)
+ticks.register("placement.held", 60.0, held_sweep)

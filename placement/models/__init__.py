@@ -7,6 +7,7 @@ from placement.models.allocation import (
     CleanupOverride,
     CleanupProof,
 )
+from placement.models.breaker import AutomaticAction, BreakerRule
 from placement.models.identity import IdentityDifference, NodeIdentity
 from placement.models.inventory import GpuDevice, Image, NodeFamily, Pool, Slot
 from placement.models.node import JoinToken, Node, NodeCredential, NodeDrain
@@ -17,6 +18,8 @@ from placement.models.terms import PlacementTerms, Scoring
 
 __all__ = [
     "Allocation",
+    "AutomaticAction",
+    "BreakerRule",
     "Claim",
     "ClaimDevice",
     "CleanupOverride",
