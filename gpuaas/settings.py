@@ -251,6 +251,7 @@ SPECTACULAR_SETTINGS = {
         "IncreaseState": "tenants.states.IncreaseState",
         "BurstState": "tenants.states.BurstState",
         "OnExcess": "tenants.models.OnExcess",
+        "PlacementLevel": "placement.domain.sets.LEVELS",
         "AdmissionOutcome": "admission.domain.outcome.OUTCOMES",
         "WorkloadState": "admission.states.WorkloadState",
         "PolicyState": "admission.states.PolicyState",

@@ -253,6 +253,7 @@ def allocation_body(
     image: str = "",
     ssh_keys: list[str] | None = None,
     tier: str = "",
+    own: str = "",
     queue: bool = False,
 ) -> Json:
     """The request body of an allocation; members that were not given are left out."""
@@ -263,6 +264,7 @@ def allocation_body(
         "image": image,
         "ssh_keys": ssh_keys,
         "tier": tier,
+        "own": own,
         "wait": queue,
     }
     body.update({key: value for key, value in optional.items() if value})

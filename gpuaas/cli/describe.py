@@ -191,10 +191,13 @@ def explanation(decision: Json) -> Iterator[str]:
         numbers = values.facts(gate.get("facts") or {})
         if numbers:
             yield f"     {'':<{width}}        {numbers}"
+    told = {
+        one.get("rank"): values.text(one.get("words")) for one in decision.get("compared") or []
+    }
     yield from lines(
         [
-            ("Winner", _candidate(decision.get("winner"))),
-            ("Runner-up", _candidate(decision.get("runner_up"))),
+            ("Winner", told.get("chosen") or _candidate(decision.get("winner"))),
+            ("Runner-up", told.get("second") or _candidate(decision.get("runner_up"))),
             ("Why", values.text(decision.get("why"))),
             ("What would help", values.text(decision.get("unblock"))),
         ]

@@ -17,6 +17,7 @@ from gpuaas.kernel import errors
 from gpuaas.ui.forms import refuse
 from gpuaas.ui.frame import Frame, Link, Section, with_current
 from gpuaas.ui.pages import OperatorView
+from placement.domain.compared import FIRST_CHOICE
 from placement.models import Allocation, CleanupOverride, Node
 from placement.states import AllocationState, ClaimState, NodeState, ResidueState
 from tenants.errors import SecondFactorNeeded
@@ -29,7 +30,7 @@ _ENVIRONMENT = "demo" if Config.from_env().demo else ""
 
 def in_words(decision: dict[str, Any]) -> dict[str, Any]:
     """A decision without the raw numbers in its sentence: a table beside it shows them."""
-    return {**decision, "why": str(decision["why"]).split("; first choice")[0]}
+    return {**decision, "why": str(decision["why"]).split(FIRST_CHOICE)[0]}
 
 
 def _overrides_asked() -> int:
@@ -134,7 +135,7 @@ class ConsolePage(OperatorView):
             search=reverse("console:search"),
             user=self.user,
             actor=self.actor,
-            sections=with_current(sections, self.request.path),
+            sections=with_current(sections, self.request.path, self.crumbs()),
             environment=_ENVIRONMENT or "operator",
             tenants=tuple(tenants_of(self.user)),
             crumbs=self.crumbs(),

@@ -101,7 +101,7 @@ class TenantPage(TenantView):
             search=self.url("search"),
             user=self.user,
             actor=self.actor,
-            sections=with_current(sections, self.request.path),
+            sections=with_current(sections, self.request.path, self.crumbs()),
             environment=_ENVIRONMENT,
             tenant=self.tenant,
             tenants=self.tenants,

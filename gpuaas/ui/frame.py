@@ -59,10 +59,18 @@ class Frame:
         return (("auto", "As the system"), ("light", "Light"), ("dark", "Dark"))
 
 
-def with_current(sections: tuple[Section, ...], path: str) -> tuple[Section, ...]:
-    """The same sections with the link marked that leads closest to ``path``."""
+def with_current(
+    sections: tuple[Section, ...], path: str, crumbs: tuple[Crumb, ...] = ()
+) -> tuple[Section, ...]:
+    """The same sections with the link marked that leads closest to ``path``.
+
+    The first link is the way home, which all addresses begin with: below it, a page that no
+    other link leads to belongs where its crumbs come from.
+    """
     urls = [link.url for section in sections for link in section.links]
     best = max((url for url in urls if path.startswith(url)), key=len, default="")
+    if best == urls[0] and path != best:
+        best = next((crumb.url for crumb in reversed(crumbs) if crumb.url in urls), "")
     return tuple(
         Section(
             section.title,

@@ -16,7 +16,8 @@ class AllocationOrder:
     names kinds of storage that have to be reached from where it runs. ``sharing`` is the mode
     of the workload that it is for. Of several allocations ``together`` is the level that all
     must be within, ``close`` the one that they should be within (fabric, rack, block or zone), and
-    ``apart`` keeps them on different nodes.
+    ``apart`` keeps them on different nodes. ``own`` binds it to nodes on which the tenant has
+    something (with), or has nothing (apart).
     """
 
     sku: str
@@ -34,3 +35,4 @@ class AllocationOrder:
     together: str = ""
     close: str = ""
     apart: bool = False
+    own: str = ""

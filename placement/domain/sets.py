@@ -24,6 +24,8 @@ from placement.domain.terms import Own
 
 LEVELS = ("fabric", "rack", "block", "zone")
 STEPS = 20_000
+Path = tuple[str, str, str, str]
+"""Where a host stands: zone, block, rack, NVLink domain across hosts; empty where unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +87,19 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Closeness:
-    """How a request for several allocations wants them; the default wants nothing."""
+    """How a request for several allocations wants them; the default wants nothing.
+
+    Of one that adds to what stands: ``within`` is the part of the required level in which that
+    stands, ``toward`` of the preferred one (zone, block, rack, fabric; empty names bind nothing),
+    and ``avoid`` are the hosts that a new member may not share with it.
+    """
 
     required: str = ""
     preferred: str = ""
     apart: bool = False
+    within: Path | None = None
+    toward: Path | None = None
+    avoid: frozenset[int] = frozenset()
 
     @property
     def matters(self) -> bool:
@@ -103,6 +113,46 @@ class Closeness:
 
 
 ANYHOW = Closeness()
+
+
+def beside(close: Closeness, standing: Sequence[tuple[int, Path]]) -> Closeness:
+    """The same for members that join others: (host, its path) of each that stands."""
+    return replace(
+        close,
+        within=_usual(close.required, standing),
+        toward=_usual(close.preferred, standing),
+        avoid=frozenset(num for num, _ in standing) if close.apart else frozenset(),
+    )
+
+
+def _usual(level: str, standing: Sequence[tuple[int, Path]]) -> Path | None:
+    """The part of a level in which most stand, if it is known of any."""
+    if not level:
+        return None
+    parts = Counter(cut for _, path in standing if (cut := cut_at(path, level)) is not None)
+    return max(parts, key=lambda part: (parts[part], part)) if parts else None
+
+
+def cut_at(path: Path, level: str) -> Path | None:
+    """A host's path down to a level; None where the level is not known of it."""
+    zone, block, rack, fabric = path
+    if level == "fabric":
+        return ("", "", "", fabric) if fabric else None
+    if not {"zone": zone, "block": block, "rack": rack}[level]:
+        return None
+    depth = {"zone": 1, "block": 2, "rack": 3}[level]
+    named = (zone, block, rack)[:depth]
+    return (*named, *("",) * (4 - depth))  # type: ignore[return-value]  # four names again
+
+
+def closest(paths: Iterable[Path]) -> tuple[str, Path | None]:
+    """The closest level within which all these hosts are, and that part; an empty level: none."""
+    known = tuple(paths)
+    for level in LEVELS:
+        cuts = {cut_at(path, level) for path in known}
+        if len(cuts) == 1 and None not in cuts:
+            return level, cuts.pop()
+    return "", None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +191,17 @@ class SetPlan:
 
 @dataclass(frozen=True, slots=True)
 class NoPlan:
-    """Why there is none: the most members that fit in one part, of how many; whether decided."""
+    """Why there is none: the most members that fit in one part, of how many; whether decided.
+
+    ``parts``: how many parts of the level have free slots for so many members. ``anywhere``: for
+    how many members there are free slots when no level is asked for.
+    """
 
     fitting: int
     members: int
     decided: bool = True
+    parts: tuple[tuple[int, int], ...] = ()
+    anywhere: int = 0
 
 
 @dataclass(slots=True)

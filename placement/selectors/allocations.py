@@ -13,9 +13,10 @@ from admission.models import AdmissionRequest, Decision
 from gpuaas.kernel import clock, errors
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.scope import platform_scope
+from placement.domain.compared import FIRST_CHOICE, choice_in, compared
 from placement.domain.truth import FourStates, Truth, expected_presence, phase
 from placement.errors import NODE_SILENT
-from placement.models import Allocation, NodeTask
+from placement.models import Allocation, Node, NodeTask
 from placement.states import AllocationState, TaskState
 
 LATE_S = 60
@@ -104,6 +105,17 @@ def allocation_states(row: Allocation) -> dict[str, Any]:
     return states.as_json(now, drift=drift)
 
 
+def _compared(decision: Decision, operator: bool) -> list[dict[str, str]]:
+    """The places that a decision chose between, in words; only operators are told of hosts."""
+    runner_up = decision.runner_up or {}
+    seen = (choice_in(decision.why), runner_up)
+    nums = [int(one["node_num"]) for one in seen if "node_num" in one]
+    named = dict(Node.objects.filter(num__in=nums).values_list("num", "name")) if operator else {}
+    last = decision.gates[-1] if decision.gates else {}
+    found = compared(decision.why, runner_up, facts=last.get("facts") or {}, names=named)
+    return [{"rank": one.rank, "words": one.words} for one in found]
+
+
 def _explained(request: AdmissionRequest, operator: bool) -> dict[str, Any]:
     decision = Decision.objects.filter(request=request).order_by("-created_at").first()
     entry = errors.catalogue().get(request.code or (decision.code if decision else ""))
@@ -126,11 +138,12 @@ def _explained(request: AdmissionRequest, operator: bool) -> dict[str, Any]:
         "digest": decision.digest if decision else "",
         "winner": None,
         "runner_up": None,
+        "compared": _compared(decision, operator) if decision else [],
     }
     if decision is not None and operator:
         out |= {"winner": decision.winner, "runner_up": decision.runner_up}
     elif decision is not None:
-        out["why"] = out["why"].split("; first choice")[0]
+        out["why"] = out["why"].split(FIRST_CHOICE)[0]
     return out
 
 

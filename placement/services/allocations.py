@@ -22,15 +22,17 @@ from gpuaas.kernel.scope import platform_scope
 from gpuaas.kernel.transitions import advance
 from placement.domain.fit import Option
 from placement.domain.order import AllocationOrder
+from placement.domain.sets import NoPlan
 from placement.models import Allocation
 from placement.services import requests
-from placement.services.bundle import Item
+from placement.services.bundle import Item, capacity_gate
 from placement.services.cleanup import release_begin
 from placement.services.engine import (
+    Group,
     Placed,
     Result,
     Unplaced,
-    fitting_of,
+    group_plan,
     no_capacity_for,
     options_for,
     place_group,
@@ -204,21 +206,16 @@ def plan_of(ask: Ask, *, actor: Actor) -> Plan:
         options: list[Option] = []
         if refused is None:
             options = options_for(item, item.where, limit=2) if item.where is not None else []
-            fitting, group = len(options[:1]), requests.group_of(item)
+            found: Group = [(item, options)] if options else []
+            group = requests.group_of(item)
             if ask.replicas > 1:
                 ahead = waiting(item.authority.pool) if met and met.queue_waits else ()
-                fitting = fitting_of(group, ahead)
-            if fitting < ask.replicas:
-                refused = no_capacity_for(group, fitting)
-            gates.append(
-                {
-                    "gate": "capacity",
-                    "passed": refused is None,
-                    "code": refused.code if refused else "",
-                    "detail": refused.detail if refused else "It fits now.",
-                    "facts": refused.facts if refused else {},
-                }
-            )
+                found = group_plan(group, ahead)
+            if isinstance(found, NoPlan) or len(found) < ask.replicas:
+                refused = no_capacity_for(group, found)
+                gates.append(requests.capacity_refusal(refused))
+            else:
+                gates.append(capacity_gate(*found[0]))
     quota = item.authority.quota
     used = quota.used_milli if quota else 0
     return Plan(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 from uuid import UUID
@@ -15,6 +15,7 @@ from admission.snapshots import Authority
 from gpuaas.kernel import events, ids, prepared, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ConcurrentUpdate
+from placement.domain.compared import FIRST_CHOICE
 from placement.domain.fit import Option, Place, Want
 from placement.domain.sets import ANYHOW, Closeness
 from placement.snapshots import Target
@@ -28,6 +29,8 @@ _COMMIT: Final = (
     "SELECT item, num, mask, refused, tenant FROM placement_commit("
     "%s::jsonb, %s::int[], %s::int[], %s::bigint[], %s::bigint[], %s::jsonb, %s::jsonb, %s)"
 )
+SET_FOR_OPERATORS = ("part", "runner_up")
+"""Of how close a set came: what names parts of the fleet."""
 as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -52,6 +55,8 @@ class Item:
     places: tuple[Place, ...] | None = None
     """What ``look`` saw of free capacity; None when it has to be looked for."""
     closeness: Closeness = ANYHOW
+    set_met: Mapping[str, Any] = field(default_factory=dict)
+    """How close the members of a set came, once there is a plan."""
     queued: bool = False
     holds: bool = False
     """Whether it has waited so long that a node is kept free for it."""
@@ -89,10 +94,37 @@ def capacity_gate(item: Item, options: Sequence[Option]) -> dict[str, Any]:
         wanted = sorted({name for wish in wishes for name in wish.names})
         detail = f"{detail} {said}"
         facts |= {"preferred": wanted, "preferred_met": list(met)}
+    if item.set_met:
+        told = {name: item.set_met[name] for name in item.set_met if name not in SET_FOR_OPERATORS}
+        where = f"within one {told['level_met']}" if told["level_met"] != "none" else "anywhere"
+        detail = (
+            f"{told['members']} members of the set on {told['nodes']} "
+            f"node{'s' if told['nodes'] != 1 else ''}, {where}."
+        )
+        facts = told
     return {"gate": "capacity", "passed": True, "code": "", "detail": detail, "facts": facts}
 
 
-def _row(i: int, item: Item, options: Sequence[Option], whole_name: str) -> dict[str, Any]:
+def _second(item: Item, options: Sequence[Option]) -> dict[str, Any] | None:
+    """What came second: the next best place, or of a set the next part of the fleet."""
+    if item.set_met:
+        part = item.set_met["runner_up"]
+        return {"part": part} if part else None
+    return options[1].explained() if len(options) > 1 else None
+
+
+def _why(item: Item, options: Sequence[Option]) -> str:
+    """Why this place: the order that decided; what only operators see comes last."""
+    first = f"{FIRST_CHOICE}{json.dumps(options[0].explained())}"
+    if not item.set_met:
+        return f"fewest NUMA nodes and switches, then tightest fit{first}"
+    return (
+        "of the parts that hold the set, the one with least room left"
+        f"{first}; in {item.set_met['part'] or 'the whole pool'}"
+    )
+
+
+def _row(i: int, item: Item, options: Sequence[Option]) -> dict[str, Any]:
     who = item.authority
     whole = item.want.whole
     return {
@@ -116,8 +148,8 @@ def _row(i: int, item: Item, options: Sequence[Option], whole_name: str) -> dict
         "actor": item.actor.as_json(),
         "decision": str(item.decision_id),
         "gates": [*(g.as_json() for g in item.verdict.gates), capacity_gate(item, options)],
-        "runner_up": options[1].explained() if len(options) > 1 else None,
-        "why": f"{whole_name}; first choice {json.dumps(options[0].explained())}",
+        "runner_up": _second(item, options),
+        "why": _why(item, options),
         "envelope_version": who.quota.version if who.quota else 0,
         "digest": item.facts.digest(),
         "allocation": str(item.allocation_id),
@@ -166,7 +198,7 @@ def commit(
     """
     rows, places = [], []
     for i, (item, options) in enumerate(planned):
-        rows.append(_row(i, item, options, "fewest NUMA nodes and switches, then tightest fit"))
+        rows.append(_row(i, item, options))
         places += [(i, o.num, o.generation, o.mask) for o in options]
     heard = {kind: events.subscribers_of(kind) for kind in (ADMITTED, PLACED)}
     steps = workflow.initial_steps("allocation.create", ("admit", "place"), "provision")

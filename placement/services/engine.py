@@ -16,7 +16,7 @@ from placement.domain.fit import Board, Option, Place, Want, rank, taken
 from placement.domain.sets import NoPlan
 from placement.errors import SkuUnavailable
 from placement.services.bundle import Item, commit
-from placement.services.refusals import no_capacity
+from placement.services.refusals import no_capacity, no_room_together
 from placement.services.search import pages
 from placement.services.sets import set_plan
 from placement.snapshots import Target, locked, lookahead_of, nearest
@@ -103,9 +103,8 @@ def place_group(items: Sequence[Item], *, ahead: Sequence[Item] = ()) -> Result:
     try:
         for attempt in range(2 * LOOKS):
             mine = _mine(items, ahead)
-            fitting = _fitting(mine)
-            if isinstance(mine, NoPlan) or fitting < len(items):
-                return Unplaced(no_capacity_for(items, fitting))
+            if isinstance(mine, NoPlan) or len(mine) < len(items):
+                return Unplaced(no_capacity_for(items, mine))
             with transaction.atomic():
                 done = commit(mine, skip_locked=attempt < LOOKS)
                 if len(done) == len(mine):
@@ -113,7 +112,7 @@ def place_group(items: Sequence[Item], *, ahead: Sequence[Item] = ()) -> Result:
                 transaction.set_rollback(True)
     except ProductError as error:
         return Unplaced(error)
-    return Unplaced(no_capacity_for(items, 0))
+    return Unplaced(no_capacity_for(items, []))
 
 
 def _kept_free(error: ProductError, kept: frozenset[int]) -> ProductError:
@@ -135,23 +134,28 @@ def _mine(items: Sequence[Item], ahead: Sequence[Item]) -> list[tuple[Item, list
     return sorted(mine, key=lambda pair: pair[1][0].num)
 
 
-def no_capacity_for(items: Sequence[Item], fitting: int) -> ProductError:
-    """Why a request for several allocations has no room: the same, with how many would fit."""
-    error = no_capacity(items[0])
-    if len(items) > 1:
-        error.detail = f"{len(items)} allocations asked together, {fitting} fit now. {error.detail}"
-        error.facts |= {"replicas": len(items), "replicas_fitting": fitting}
-        error.facts |= items[0].closeness.as_json()
+Group = list[tuple[Item, list[Option]]] | NoPlan
+"""What a request's allocations would get: each its option, or why not all of them."""
+
+
+def group_plan(items: Sequence[Item], ahead: Sequence[Item]) -> Group:
+    """What a request's allocations would get now, after those ahead; nothing is locked."""
+    return _mine(items, ahead)
+
+
+def no_capacity_for(items: Sequence[Item], found: Group) -> ProductError:
+    """Why a request for several allocations has no room: the same, with how many would fit.
+
+    There is a place for all of them, but not as close as they have to be: that is said.
+    """
+    item, count = items[0], len(items)
+    if isinstance(found, NoPlan):
+        return no_room_together(item, found)
+    error = no_capacity(item)
+    if count > 1:
+        error.detail = f"{count} allocations asked together, {len(found)} fit now. {error.detail}"
+        error.facts |= {"replicas": count, "replicas_fitting": len(found)}
     return error
-
-
-def fitting_of(items: Sequence[Item], ahead: Sequence[Item]) -> int:
-    """How many of a request's allocations would fit now, after those ahead; nothing is locked."""
-    return _fitting(_mine(items, ahead))
-
-
-def _fitting(mine: Sequence[tuple[Item, list[Option]]] | NoPlan) -> int:
-    return mine.fitting if isinstance(mine, NoPlan) else len(mine)
 
 
 def room_for(item: Item, most: int) -> int:

@@ -135,6 +135,7 @@ def _ask(row: AdmissionRequest) -> Ask:
         together=row.spec.get("together", ""),
         close=row.spec.get("close", ""),
         apart=row.spec.get("apart", False),
+        own=row.spec.get("own", ""),
         band=row.spec.get("band"),
     )
     assert row.tenant_id is not None  # both by a constraint of the table

@@ -7,10 +7,14 @@ from dataclasses import replace
 from admission.errors import ForbiddenByLocality
 from gpuaas.kernel.errors import ProductError
 from placement.domain.reasons import Asked, refused
+from placement.domain.sets import NoPlan
 from placement.errors import NeverFits, PoolDedicated, SkuUnavailable
 from placement.services.bundle import Item
 from placement.services.search import found
 from placement.snapshots import ANYWHERE, Target, census, lookahead_of, size_of
+
+TOLD = 4
+"""How many kinds of parts a refusal's sentence names; its numbers have all."""
 
 
 def no_capacity(item: Item) -> ProductError:
@@ -60,6 +64,36 @@ def no_capacity(item: Item) -> ProductError:
         pool=item.authority.pool,
         **numbers,
     )
+
+
+def no_room_together(item: Item, found: NoPlan) -> ProductError:
+    """Why a set has no room: how many would fit, and how many parts of the fleet hold how many."""
+    close, error = item.closeness, no_capacity(item)
+    numbers = {
+        "replicas": found.members,
+        "replicas_fitting": found.fitting,
+        "free_anywhere_for": found.anywhere,
+        **close.as_json(),
+        "parts": sum(count for _, count in found.parts),
+        "parts_by_members": {str(each): count for each, count in found.parts},
+    }
+    asked = f"{found.members} of {item.authority.sku}"
+    held = ", ".join(f"{n} for {each}" for each, n in found.parts[:TOLD]) or "none for any"
+    level = ""
+    if close.required:
+        level = f" in {'the' if close.within else 'one'} {close.required}"
+        level += " where the others are" if close.within else ""
+    if close.apart:
+        level += ", each on a node of its own"
+    if found.anywhere >= found.members and close.required and not error.facts.get("never"):
+        return ForbiddenByLocality(
+            f"{asked}{level}: there are free slots for {found.anywhere}, but in no such part for "
+            f"all. Parts with free slots: {held}.",
+            **{**error.facts, **numbers},
+        )
+    error.detail = f"{asked}{level}: {found.fitting} fit now (parts: {held}). {error.detail}"
+    error.facts |= numbers
+    return error
 
 
 def _free_elsewhere(where: Target, item: Item) -> int:

@@ -15,7 +15,7 @@ from admission.domain.facts import Facts, Holding
 from admission.domain.locality import Conflict
 from admission.domain.policy import judge
 from admission.domain.sharing import OWN_TENANT, neighbours_of
-from admission.models import AdmissionRequest, Decision
+from admission.models import Action, AdmissionRequest, Decision
 from admission.snapshots import Authority
 from gpuaas.kernel import clock, events, ids, prepared, workflow
 from gpuaas.kernel.actor import Actor
@@ -23,11 +23,12 @@ from gpuaas.kernel.errors import FieldError, InvalidRequest, NotFound, ProductEr
 from gpuaas.kernel.transitions import advance
 from placement.domain.fit import Want
 from placement.domain.order import WHOLE_NODE, AllocationOrder
-from placement.domain.sets import Closeness
-from placement.domain.terms import Alone
+from placement.domain.sets import LEVELS, Closeness, beside
+from placement.domain.terms import OWN, Alone, Terms
 from placement.services.bundle import Item, as_json
 from placement.snapshots import Ask, Look, Target, image_of
 from placement.snapshots.orders import MOST_SLOTS
+from placement.snapshots.sites import standing_of
 from tenants.domain import roles
 from tenants.domain.caps import committed_micro
 from tenants.domain.names import BadName, clean_name
@@ -147,6 +148,8 @@ def item_of(
     terms = met.terms
     if facts.neighbours == OWN_TENANT:
         terms = replace(terms, alone=max(terms.alone, Alone.NODE))
+    if order.own:
+        terms = replace(terms, own=_own(order, terms))
     matters = met.fenced or terms.about_tenants
     want = Want(
         size,
@@ -183,13 +186,41 @@ def item_of(
         run_id=run_id or ids.new_id(),
         where=where,
         places=met.places if where == met.where and not terms.bind else None,
-        closeness=Closeness(order.together, order.close, order.apart),
+        closeness=_closeness(ask),
         queued=queued is not None,
         action=ask.action,
         workload_id=ask.workload_id,
         subject_id=ask.subject_id,
         allocation_id=allocation_id,
     )
+
+
+def _own(order: AllocationOrder, terms: Terms) -> str:
+    """How the tenant's own claims bind it. Raises InvalidRequest where the terms say otherwise."""
+    if order.own not in OWN:
+        raise _wrong("own", "unknown", "with or apart")
+    if terms.own and terms.own != order.own:
+        raise _wrong("own", "not_allowed", f"what is sold here is placed {terms.own} your own")
+    return order.own
+
+
+def _closeness(ask: Ask) -> Closeness:
+    """How close its allocations have to be, also to those of the workload that stand already.
+
+    Raises InvalidRequest naming the field of a level that there is not.
+    """
+    order = ask.order
+    for name, level in (("together", order.together), ("close", order.close)):
+        if level and level not in LEVELS:
+            raise _wrong(name, "unknown", f"one of {', '.join(LEVELS)}")
+    close = Closeness(order.together, order.close, order.apart)
+    if close.matters and ask.action == Action.SCALE and ask.workload_id is not None:
+        return beside(close, standing_of(ask.workload_id))
+    return close
+
+
+def _wrong(field: str, code: str, text: str) -> InvalidRequest:
+    return InvalidRequest(f"{field}: {text}.", errors=(FieldError(f"/{field}", code, text),))
 
 
 def _where(met: Look, facts: Facts) -> Target | None:
@@ -216,6 +247,7 @@ def _placed_by(order: AllocationOrder) -> dict[str, Any]:
         "together": order.together,
         "close": order.close,
         "apart": order.apart or None,
+        "own": order.own,
     }
     return {name: value for name, value in parts.items() if value not in ([], None, "")}
 
@@ -238,7 +270,8 @@ def _judge(stamp: str) -> Judge | None:
     return partial(judge, active, timer=clock.monotonic) if active else None
 
 
-def _capacity_refusal(error: ProductError) -> dict[str, Any]:
+def capacity_refusal(error: ProductError) -> dict[str, Any]:
+    """The last gate, as it is stored when it refused."""
     return Gate("capacity", False, error.code, error.detail, error.facts).as_json()
 
 
@@ -252,7 +285,7 @@ def deny(item: Item, error: ProductError, *, at_capacity: bool) -> ProductError:
     who = item.authority
     gates = [gate.as_json() for gate in item.verdict.gates]
     if at_capacity:
-        gates.append(_capacity_refusal(error))
+        gates.append(capacity_refusal(error))
     heard = {DENIED: events.subscribers_of(DENIED)}
     request, decision = str(item.request_id), str(item.decision_id)
     prepared.rows(
@@ -401,7 +434,7 @@ def keep_decision(
     """One decision row, as the database function writes it for what is placed."""
     gates = [gate.as_json() for gate in item.verdict.gates]
     if at_capacity and error is not None:
-        gates.append(_capacity_refusal(error))
+        gates.append(capacity_refusal(error))
     return Decision.objects.create(
         pk=item.decision_id,
         tenant_id=item.authority.tenant_id,

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from placement.domain.fit import Option, Place
-from placement.domain.sets import LEVELS, NoPlan, SetAsk, SetPlan, place_set
+from placement.domain.sets import (
+    LEVELS,
+    Closeness,
+    NoPlan,
+    Path,
+    SetAsk,
+    SetPlan,
+    closest,
+    place_set,
+)
 from placement.services.bundle import Item
 from placement.snapshots import Target, lookahead_of
-from placement.snapshots.sites import Part, parts_with_room, sites
+from placement.snapshots.sites import Part, members_by_part, parts_with_room, sites
 
 
 def set_plan(
@@ -31,34 +41,103 @@ def set_plan(
         preferred=close.preferred,
         apart=close.apart,
     )
-    for part in _parts(where, item, len(items)):
+    parts = _parts(where, item, len(items))
+    for part in parts:
+        found = sites(where, want, part, avoid=close.avoid)
         open_sites = [
-            replace(site, place=place)
-            for site in sites(where, want, part)
-            if (place := left(site.place)) is not None
+            replace(site, place=place) for site in found if (place := left(site.place)) is not None
         ]
         plan = place_set(open_sites, ask, ahead=lookahead_of(where))
         if isinstance(plan, SetPlan):
-            return _in_turn(items, plan)
+            paths = {s.place.num: (s.zone, s.block, s.rack, s.fabric) for s in open_sites}
+            return _in_turn(items, plan, paths, next(parts, None))
         fitting = max(fitting, plan.fitting)
-    return NoPlan(fitting, len(items))
+    return _no_plan(where, item, len(items), fitting)
 
 
 def _parts(where: Target, item: Item, members: int) -> Iterator[Part]:
-    """The parts to try, the tightest first: those of a preferred level before the required."""
+    """The parts to try, the tightest first: those of a preferred level before the required.
+
+    Where others of the workload stand already, their part comes first, or is the only one.
+    """
     close = item.closeness
+    inside = Part(*close.within) if close.within else Part()
+    if close.toward:
+        yield Part(*close.toward)
     levels = [close.preferred, close.required]
     if close.required and close.preferred not in LEVELS[: LEVELS.index(close.required)]:
         levels = [close.required]
     for level in filter(None, levels):
-        yield from parts_with_room(
-            where, item.want, level=level, members=members, apart=close.apart
+        if close.within and level == close.required:
+            continue
+        for part in parts_with_room(
+            where,
+            item.want,
+            level=level,
+            members=members,
+            apart=close.apart,
+            avoid=close.avoid,
+        ):
+            if _inside(part, inside):
+                yield part
+    if not close.required or close.within:
+        yield inside
+
+
+def _inside(part: Part, outer: Part) -> bool:
+    """Whether a part is within another, as far as their names tell."""
+    pairs = zip(_names(part), _names(outer), strict=True)
+    return all(not bound or not name or name == bound for name, bound in pairs)
+
+
+def _names(part: Part) -> Path:
+    return (part.zone, part.block, part.rack, part.fabric)
+
+
+def _no_plan(where: Target, item: Item, members: int, fitting: int) -> NoPlan:
+    """How many would fit, with the counts by part of the fleet that tell why not more."""
+    close = item.closeness
+    inside = Part(*close.within) if close.within else Part()
+
+    def counted(level: str, part: Part) -> list[tuple[int, int]]:
+        return members_by_part(
+            where, item.want, level=level, apart=close.apart, part=part, avoid=close.avoid
         )
-    if not close.required:
-        yield Part()
+
+    parts = counted(close.required if not close.within else "", inside)
+    anywhere = sum(count * each for each, count in counted("", Part()))
+    # A part that was not tried has free slots for fewer than all; one that was has ``fitting``.
+    untried = max((each for each, _ in parts if each < members), default=0)
+    return NoPlan(max(fitting, untried), members, parts=tuple(parts), anywhere=anywhere)
 
 
-def _in_turn(items: Sequence[Item], plan: SetPlan) -> list[tuple[Item, list[Option]]]:
+def _in_turn(
+    items: Sequence[Item], plan: SetPlan, paths: dict[int, Path], second: Part | None
+) -> list[tuple[Item, list[Option]]]:
     """Each item with its option, those of one node behind each other as the commit wants them."""
-    pairs = sorted(zip(items, plan.options, strict=True), key=lambda pair: pair[1].num)
+    met = _met(items[0].closeness, plan, paths, second)
+    told = [replace(item, set_met=met) for item in items]
+    pairs = sorted(zip(told, plan.options, strict=True), key=lambda pair: pair[1].num)
     return [(item, [option]) for item, option in pairs]
+
+
+def _met(
+    close: Closeness, plan: SetPlan, paths: dict[int, Path], second: Part | None
+) -> dict[str, Any]:
+    """How close the members came, for the record; names of parts are for operators."""
+    nums = {option.num for option in plan.options}
+    level, part = closest(paths[num] for num in nums)
+    return {
+        **close.as_json(),
+        "members": len(plan.options),
+        "nodes": len(nums),
+        "level_met": level or "none",
+        "part": named(part) if part else "",
+        "runner_up": named(_names(second)) if second else "",
+    }
+
+
+def named(path: Path) -> str:
+    """A part of the fleet in words, such as ``zone z1, block b1, rack r2``."""
+    words = zip(("zone", "block", "rack", "NVLink domain"), path, strict=True)
+    return ", ".join(f"{word} {name}" for word, name in words if name) or "the whole pool"

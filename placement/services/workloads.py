@@ -63,6 +63,10 @@ class WorkloadOrder:
     zones: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     storage: tuple[str, ...] = ()
+    together: str = ""
+    close: str = ""
+    apart: bool = False
+    own: str = ""
     band: int | None = None
     batch_size: int | None = None
     spec: Mapping[str, Any] = field(default_factory=dict)
@@ -79,6 +83,10 @@ class WorkloadOrder:
             zones=self.zones,
             datasets=self.datasets,
             storage=self.storage,
+            together=self.together,
+            close=self.close,
+            apart=self.apart,
+            own=self.own,
             band=self.band,
         )
         return replace(made, **changes)
@@ -152,10 +160,16 @@ def workload_create(
                 "zones": list(order.zones),
                 "datasets": list(order.datasets),
                 "storage": list(order.storage),
+                **_set_of(order),
             },
         )
 
     return ask_place(ask, actor=actor, intent=intent)
+
+
+def _set_of(order: WorkloadOrder) -> dict[str, Any]:
+    """How its replicas have to stand to each other and to the tenant's own."""
+    return {name: getattr(order, name) for name in ("together", "close", "apart", "own")}
 
 
 def _workload(workload_id: UUID, *, state: str = WorkloadState.ADMITTED) -> Workload:
@@ -178,6 +192,10 @@ def _order_of(row: Workload, **changes: Any) -> AllocationOrder:
         datasets=tuple(row.spec.get("datasets", [])),
         storage=tuple(row.spec.get("storage", [])),
         sharing=row.spec.get("sharing", ""),
+        together=row.spec.get("together", ""),
+        close=row.spec.get("close", ""),
+        apart=row.spec.get("apart", False),
+        own=row.spec.get("own", ""),
     )
     return replace(made, **changes)
 

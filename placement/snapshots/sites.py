@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from gpuaas.kernel import prepared
 from placement.domain.fit import Want
-from placement.domain.sets import Site
+from placement.domain.sets import Path, Site
 from placement.snapshots.places import FITS, HELD, Target, params_of, read_place
 
 PARTS = 64
@@ -27,6 +28,7 @@ SELECT p.zone, p.block, p.rack, p.fabric
          WHERE n.free_count >= %(slots)s::int
            AND CASE %(level)s::text WHEN 'zone' THEN n.zone WHEN 'block' THEN n.block
                     WHEN 'rack' THEN n.rack ELSE n.fabric END <> ''
+           AND n.num <> ALL (%(avoid)s::int[])
            AND """
     + FITS
     + """) AS p
@@ -46,12 +48,43 @@ SELECT n.zone, n.block, n.rack, n.fabric,
    AND (%(zone)s::text = '' OR n.zone = %(zone)s) AND (%(block)s::text = '' OR n.block = %(block)s)
    AND (%(rack)s::text = '' OR n.rack = %(rack)s)
    AND (%(fabric)s::text = '' OR n.fabric = %(fabric)s)
+   AND n.num <> ALL (%(avoid)s::int[])
    AND """
     + FITS
     + """
  ORDER BY n.free_count, n.num LIMIT %(limit)s::int
 """
 )
+_COUNTS: Final = (
+    """
+SELECT p.members::int, count(*)::int
+  FROM (SELECT sum(CASE WHEN %(apart)s::bool THEN 1 ELSE n.free_count / %(slots)s::int END)
+               AS members
+          FROM placement_node n
+         WHERE n.free_count >= %(slots)s::int
+           AND (%(zone)s::text = '' OR n.zone = %(zone)s)
+           AND (%(block)s::text = '' OR n.block = %(block)s)
+           AND (%(rack)s::text = '' OR n.rack = %(rack)s)
+           AND (%(fabric)s::text = '' OR n.fabric = %(fabric)s)
+           AND CASE %(level)s::text WHEN 'zone' THEN n.zone WHEN 'block' THEN n.block
+                    WHEN 'rack' THEN n.rack WHEN 'fabric' THEN n.fabric ELSE 'all' END <> ''
+           AND n.num <> ALL (%(avoid)s::int[])
+           AND """
+    + FITS
+    + """
+         GROUP BY CASE WHEN %(level)s::text NOT IN ('fabric', '') THEN n.zone END,
+                  CASE WHEN %(level)s::text IN ('block', 'rack') THEN n.block END,
+                  CASE WHEN %(level)s::text = 'rack' THEN n.rack END,
+                  CASE WHEN %(level)s::text = 'fabric' THEN n.fabric END) AS p
+ GROUP BY p.members ORDER BY p.members DESC
+"""
+)
+_STANDING: Final = """
+SELECT n.num, n.zone, n.block, n.rack, n.fabric
+  FROM placement_allocation a JOIN placement_node n ON n.id = a.node_id
+ WHERE a.workload_id = %(workload)s::uuid AND a.state IN ('placed', 'provisioning', 'active')
+ ORDER BY n.num
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +98,13 @@ class Part:
 
 
 def parts_with_room(
-    where: Target, want: Want, *, level: str, members: int, apart: bool
+    where: Target,
+    want: Want,
+    *,
+    level: str,
+    members: int,
+    apart: bool,
+    avoid: frozenset[int] = frozenset(),
 ) -> list[Part]:
     """The parts at a level whose free slots would do for the members, the tightest first.
 
@@ -76,19 +115,53 @@ def parts_with_room(
         "level": level,
         "members": members,
         "apart": apart,
+        "avoid": sorted(avoid),
         "limit": PARTS,
     }
     return [Part(*row) for row in prepared.rows(_PARTS, params)]
 
 
-def sites(where: Target, want: Want, part: Part) -> list[Site]:
+def members_by_part(
+    where: Target,
+    want: Want,
+    *,
+    level: str,
+    apart: bool,
+    part: Part,
+    avoid: frozenset[int] = frozenset(),
+) -> list[tuple[int, int]]:
+    """For how many members the parts of a level have free slots: (members, parts), most first.
+
+    An empty level is all of ``part``. One aggregate; who shares wiring with whom is not asked.
+    """
+    params = {
+        **params_of(where, want),
+        **_named(part),
+        "level": level,
+        "apart": apart,
+        "avoid": sorted(avoid),
+    }
+    return [(int(row[0]), int(row[1])) for row in prepared.rows(_COUNTS, params)]
+
+
+def standing_of(workload_id: UUID) -> list[tuple[int, Path]]:
+    """The host of each allocation of a workload that stands, with its place in the fleet."""
+    rows = prepared.rows(_STANDING, {"workload": workload_id})
+    return [(int(num), (zone, block, rack, fabric)) for num, zone, block, rack, fabric in rows]
+
+
+def _named(part: Part) -> dict[str, str]:
+    return {"zone": part.zone, "block": part.block, "rack": part.rack, "fabric": part.fabric}
+
+
+def sites(
+    where: Target, want: Want, part: Part, *, avoid: frozenset[int] = frozenset()
+) -> list[Site]:
     """The nodes of a part that hold a member, the fullest first, with who holds what on them."""
     params = {
         **params_of(where, want),
-        "zone": part.zone,
-        "block": part.block,
-        "rack": part.rack,
-        "fabric": part.fabric,
+        **_named(part),
+        "avoid": sorted(avoid),
         "limit": MOST,
     }
     return [Site(read_place(row[4:]), *row[:4]) for row in prepared.rows(_SITES, params)]

@@ -172,3 +172,20 @@ def test_a_workload_is_explained_by_its_reference(run: Run, server: FakeServer) 
     server.on("GET", f"/workloads/{KEY}/explain", {**told, "gates": []})
     shown = run("explain", f"workload/{KEY}").stdout
     assert "waiting for authority" in shown
+
+
+def test_a_workload_is_explained_by_its_name_and_several_of_a_name_are_listed(
+    run: Run, server: FakeServer
+) -> None:
+    compared = [{"rank": "chosen", "words": "3 members on 2 nodes, within one rack"}]
+    told = {"verdict": "admit", "code": "", "gates": [], "compared": compared}
+    mine = [{"id": KEY, "name": "train", "state": "admitted"}, {"id": "x", "name": "other"}]
+    server.on("GET", "/workloads", {"items": mine, "next": ""})
+    server.on("GET", f"/workloads/{KEY}/explain", told)
+    shown = run("explain", "workload/train").stdout
+    assert "Winner  3 members on 2 nodes, within one rack" in shown
+    twice = [{**one, "name": "train"} for one in mine]
+    server.on("GET", "/workloads", {"items": twice, "next": ""})
+    refused = run("explain", "workload/train")
+    assert refused.exit_code == 2
+    assert f"several workloads are named 'train': {KEY}, x" in refused.stderr

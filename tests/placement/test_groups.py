@@ -51,7 +51,7 @@ def test_a_group_that_no_rack_holds_gets_nothing_and_is_told_how_many_would_fit(
     racks("r1", "r2", "r2", "r3")
     refused = asked(a_tenant("acme"), 5, 4, together="rack")
     assert isinstance(refused, Unplaced)
-    assert refused.error.facts["replicas_fitting"] == 0
+    assert refused.error.facts["replicas_fitting"] == 4
     assert refused.error.facts["together"] == "rack"
     assert not Claim.objects.exists()
 

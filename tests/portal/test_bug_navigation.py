@@ -6,8 +6,10 @@ import re
 
 import pytest
 
+from tests.console.conftest import Fleet, fleet
 from tests.portal.conftest import World
 
+__all__ = ["fleet"]
 pytestmark = pytest.mark.django_db
 
 
@@ -19,3 +21,20 @@ def test_every_address_in_the_navigation_is_open_to_its_reader(world: World, rol
     assert {path: world.browser(role).get(path).status_code for path in links} == dict.fromkeys(
         links, 200
     )
+
+
+def marked(page: str) -> set[str]:
+    """What the navigation marks as where the reader is."""
+    return set(re.findall(r'aria-current="page" title="([^"]*)"', page))
+
+
+def test_a_page_below_a_list_marks_that_list(world: World) -> None:
+    page = world.browser().get(f"/t/acme/requests/{world.running.request_id}/")
+    assert marked(page.content.decode()) == {"Requests"}
+
+
+def test_a_request_in_the_console_marks_decisions_and_not_the_overview(fleet: Fleet) -> None:
+    page = fleet.browser().get(f"/console/requests/{fleet.running.request_id}/")
+    assert marked(page.content.decode()) == {"Decisions"}
+    home = fleet.browser().get("/console/").content.decode()
+    assert marked(home) == {"Overview"}

@@ -151,6 +151,15 @@ def test_a_move_that_contradicts_its_data_is_refused_with_its_code(world: World)
     assert AdmissionRequest.objects.get(state="denied").code == "locality_conflict"
 
 
+def test_the_form_offers_how_close_replicas_are_and_the_plan_and_page_say_it(world: World) -> None:
+    query = "kind=job&name=near&sku=h100.slice&replicas=2&together=zone&apart=1&own=apart"
+    html = world.browser().get(world.url(f"workloads/new/?{query}")).content.decode()
+    assert 'value="zone" selected' in html
+    assert "within one zone, or none" in html
+    assert "--together zone" in html
+    assert "--apart" in html
+
+
 def test_anothers_workload_is_not_there(world: World) -> None:
     row = made(world)
     theirs = world.browser().get(world.url(f"workloads/{row.pk}/", tenant="globex"))

@@ -102,6 +102,7 @@ def test_no_address_takes_a_member_that_it_does_not_declare(world: World) -> Non
     assert everything() == before
 
 
+SETS = {"together", "close", "apart", "own"}
 ENVELOPE = {"borrow_milli", "drain_after_s", "lend_milli", "on_excess"}
 OPTIONAL: dict[str, set[str]] = {
     "signup": {"full_name"},
@@ -118,8 +119,8 @@ OPTIONAL: dict[str, set[str]] = {
         "slots_max",
         "exclusive_nic",
     },
-    "project-allocation-list": {"slots", "name", "image", "ssh_keys", "wait", "tier"},
-    "allocation-plan": {"slots", "name", "image", "ssh_keys", "wait", "tier"},
+    "project-allocation-list": {"slots", "name", "image", "ssh_keys", "wait", "tier", "own"},
+    "allocation-plan": {"slots", "name", "image", "ssh_keys", "wait", "tier", "own"},
     "allocation-release": {"reason"},
     "admission-request-withdraw": {"reason"},
     "node-list": {"pool", "intended", "zone", "block", "rack"},
@@ -159,6 +160,7 @@ OPTIONAL: dict[str, set[str]] = {
         "storage",
         "wait",
         "zones",
+        *SETS,
     },
     "project-workload-list": {
         "band",
@@ -170,6 +172,7 @@ OPTIONAL: dict[str, set[str]] = {
         "ssh_keys",
         "zones",
         "storage",
+        *SETS,
     },
     "workload-scale": {"partial"},
     "workload-placement": {"datasets", "wait"},

@@ -9,7 +9,7 @@ from admission.models import Action
 from admission.states import RequestState
 from gpuaas.api.fields import Flag, Id, Input, JsonObject, Output, Paged, Query, Text, Whole
 from gpuaas.api.serializers.catalogue import Slug
-from gpuaas.api.serializers.common import DecisionOut, FourStates, Named, Reference
+from gpuaas.api.serializers.common import DecisionOut, FourStates, Named, OwnField, Reference
 from placement.states import AllocationState, Outcome
 from tenants.models import Shape
 
@@ -39,6 +39,7 @@ class OrderIn(Input):
         help_text="Queue when nothing fits now, instead of being refused sku_unavailable.",
     )
     tier = Text(max_length=40, required=False, allow_null=True, default=None)
+    own = OwnField()
 
 
 class OrderQuery(Query):

@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from admission.domain.outcome import OUTCOMES
 from gpuaas.api.fields import Input, JsonObject, Output, Text
+from placement.domain.terms import OWN
 
 
 @lru_cache(maxsize=64)
@@ -25,6 +26,20 @@ def page_of(item: type[Output], name: str) -> type[serializers.Serializer[Any]]:
             ),
         },
     )
+
+
+class OwnField(serializers.ChoiceField):
+    """How the tenant's own claims bind the choice of nodes."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("choices", list(OWN))
+        kwargs.setdefault("required", False)
+        kwargs.setdefault("default", "")
+        kwargs.setdefault(
+            "help_text",
+            "Only on nodes where the tenant has something (with), or has nothing (apart).",
+        )
+        super().__init__(**kwargs)
 
 
 class Reasoned(Input):
@@ -85,6 +100,13 @@ class Gate(Output):
     facts = JsonObject(help_text="The numbers that were compared.")
 
 
+class ComparedOut(Output):
+    """One place that a decision looked at."""
+
+    rank = serializers.ChoiceField(choices=["chosen", "second"])
+    words = serializers.CharField()
+
+
 class DecisionOut(Output):
     """Why it was admitted, waits, or was refused."""
 
@@ -105,6 +127,9 @@ class DecisionOut(Output):
     gates = Gate(many=True)
     winner = JsonObject(allow_null=True, help_text="For operators.")
     runner_up = JsonObject(allow_null=True, help_text="For operators.")
+    compared = ComparedOut(
+        many=True, required=False, help_text="The place that was chosen and the second, in words."
+    )
     why = serializers.CharField(allow_blank=True)
     envelope_version = serializers.IntegerField()
     policy_version = serializers.CharField(

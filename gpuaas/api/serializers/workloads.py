@@ -10,7 +10,8 @@ from rest_framework import serializers
 from admission.domain.sharing import MODES
 from admission.states import WorkloadState
 from gpuaas.api.fields import Flag, Id, Input, JsonObject, Output, Paged, Text, Whole
-from gpuaas.api.serializers.common import Named
+from gpuaas.api.serializers.common import Named, OwnField
+from placement.domain.sets import LEVELS
 from placement.services.workloads import KINDS, MOST_BATCH, MOST_REPLICAS
 
 BANDS = 32_767
@@ -63,6 +64,20 @@ class WorkloadIn(Input):
     zones = _names()
     datasets = _names()
     storage = _names()
+    together = serializers.ChoiceField(
+        choices=["", *LEVELS],
+        required=False,
+        default="",
+        help_text="The part of the fleet that all replicas must be within, or none is placed.",
+    )
+    close = serializers.ChoiceField(
+        choices=["", *LEVELS],
+        required=False,
+        default="",
+        help_text="The part that they should be within, if that is possible.",
+    )
+    apart: Any = Flag(required=False, default=False, help_text="No two on one node.")
+    own = OwnField()
     band = Whole(min_value=0, max_value=BANDS, required=False, allow_null=True, default=None)
     batch_size = Whole(
         min_value=1, max_value=MOST_BATCH, required=False, allow_null=True, default=None

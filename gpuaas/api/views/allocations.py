@@ -106,6 +106,7 @@ def order_of(given: dict[str, Any]) -> AllocationOrder:
         ssh_key_ids=tuple(dict.fromkeys(given["ssh_keys"])),
         wait=given["wait"],
         tier=given["tier"] or "",
+        own=given["own"],
     )
 
 

@@ -1,7 +1,7 @@
 """How does a tenant lease capacity, look at it, understand it, and give it back?"""
 
 import uuid
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,6 +27,10 @@ Keys = Annotated[
     typer.Option("--ssh-key", help="Name or id of a public key; repeat for more."),
 ]
 Tier = Annotated[str, typer.Option("--tier", help="Service tier.")]
+Own = Annotated[
+    str,
+    typer.Option("--own", help="with or apart: only nodes where you have something, or nothing."),
+]
 Queue = Annotated[bool, typer.Option("--queue", help="Queue when nothing fits now.")]
 
 
@@ -75,6 +79,7 @@ def _asking(allocation: typer.Typer) -> None:
         image: Image = "",
         ssh_key: Keys = None,
         tier: Tier = "",
+        own: Own = "",
         queue: Queue = False,
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Only show what would be decided, and its price.")
@@ -91,10 +96,17 @@ def _asking(allocation: typer.Typer) -> None:
         project = session.project()
         keys = key_ids(session, ssh_key or [])
         if dry_run:
-            _plan(session, project, sku, slots, image, tier)
+            _plan(session, project, sku=sku, slots=slots, image=image, tier=tier, own=own)
             return
         body = allocation_body(
-            sku=sku, slots=slots, name=name, image=image, ssh_keys=keys, tier=tier, queue=queue
+            sku=sku,
+            slots=slots,
+            name=name,
+            image=image,
+            ssh_keys=keys,
+            tier=tier,
+            own=own,
+            queue=queue,
         )
         answer = session.client.post(
             f"/projects/{segment(project)}/allocations", body, idempotency_key=idempotency_key
@@ -105,10 +117,15 @@ def _asking(allocation: typer.Typer) -> None:
 
     @command(allocation, "plan")
     def allocation_plan(
-        session: Session, sku: Sku, slots: Slots = None, image: Image = "", tier: Tier = ""
+        session: Session,
+        sku: Sku,
+        slots: Slots = None,
+        image: Image = "",
+        tier: Tier = "",
+        own: Own = "",
     ) -> None:
         """Show what a create would decide and cost. Nothing is changed."""
-        _plan(session, session.project(), sku, slots, image, tier)
+        _plan(session, session.project(), sku=sku, slots=slots, image=image, tier=tier, own=own)
 
 
 def _reading(allocation: typer.Typer) -> None:
@@ -190,11 +207,9 @@ def _show_result(session: Session, operation: Json) -> None:
         session.out.item(OPERATION, operation, describe.operation)
 
 
-def _plan(
-    session: Session, project: str, sku: str, slots: int | None, image: str, tier: str
-) -> None:
-    plan = session.client.allocations.plan(project, sku=sku, slots=slots, image=image, tier=tier)
-    session.out.item(PLAN, {"sku": sku, **plan}, describe.plan)
+def _plan(session: Session, project: str, **wanted: Any) -> None:
+    plan = session.client.allocations.plan(project, **wanted)
+    session.out.item(PLAN, {"sku": wanted["sku"], **plan}, describe.plan)
 
 
 def key_ids(session: Session, names: list[str]) -> list[str]:

@@ -6,6 +6,7 @@ import typer
 
 from gpuaas.cli import describe, waiting
 from gpuaas.cli.commands.allocations import allocation_id, explain
+from gpuaas.cli.commands.workloads import workload_id
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import ALLOCATION, OPERATION, REQUEST, SHORTCUTS, WORKLOAD
 from gpuaas.cli.listing import All, Limit, State, show_list
@@ -22,20 +23,22 @@ def register(app: typer.Typer) -> None:
 
     @command(app, "explain")
     def explain_anything(
-        session: Session, reference: Annotated[str, typer.Argument(metavar="KIND/ID")]
+        session: Session, reference: Annotated[str, typer.Argument(metavar="KIND/NAME|ID")]
     ) -> None:
-        """Explain an allocation, workload, request or operation, given as `kind/ID`."""
+        """Explain an allocation or workload, by id or name, a request or an operation, by id."""
         head, slash, _ = reference.partition("/")
         kind = SHORTCUTS.get(head) if slash else ALLOCATION
         if kind is None:
             raise UsageError(
                 f"{head!r} cannot be explained",
-                hint="allocation/ID, workload/ID, request/ID or operation/ID",
+                hint="allocation/NAME, workload/NAME, request/ID or operation/ID",
             )
         if kind is OPERATION:
             _describe_operation(session, reference)
-        elif kind in (REQUEST, WORKLOAD):
+        elif kind is REQUEST:
             explain(session, kind, reference)
+        elif kind is WORKLOAD:
+            explain(session, kind, workload_id(session, reference))
         else:
             explain(session, ALLOCATION, allocation_id(session, reference))
 

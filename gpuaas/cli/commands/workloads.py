@@ -12,6 +12,7 @@ from gpuaas.cli.commands.allocations import (
     PLAN,
     Image,
     Keys,
+    Own,
     Queue,
     Sku,
     Slots,
@@ -23,7 +24,7 @@ from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import WORKLOAD
 from gpuaas.cli.listing import All, Limit, State, show_list
 from gpuaas.cli.problems import Json, UsageError
-from gpuaas.cli.session import Session, kind_path
+from gpuaas.cli.session import Session, kind_path, strip_kind
 
 Reference = Annotated[str, typer.Argument(metavar="NAME|ID")]
 WorkloadKind = Annotated[str, typer.Option("--kind", help="job, service or model.")]
@@ -36,6 +37,7 @@ BatchSize = Annotated[int | None, typer.Option("--batch-size", min=1, help="Of a
 Spec = Annotated[
     str, typer.Option("--spec", help="JSON file; a model's figures under 'model'.", metavar="FILE")
 ]
+LEVELS = "fabric, rack, block or zone"
 Replicas = Annotated[int, typer.Option("--replicas", min=1, help="How many of it.")]
 
 
@@ -73,7 +75,7 @@ def _reading(workload: typer.Typer) -> None:
     @command(workload, "explain")
     def workload_explain(session: Session, name: Reference) -> None:
         """Show why its last request was decided so: the gates in order, with their numbers."""
-        explain(session, WORKLOAD, _key(session, name))
+        explain(session, WORKLOAD, workload_id(session, name))
 
 
 def _submitting(workload: typer.Typer) -> None:
@@ -93,6 +95,14 @@ def _submitting(workload: typer.Typer) -> None:
         storage: Annotated[
             list[str] | None, typer.Option("--storage", help="A kind it needs; repeat for more.")
         ] = None,
+        together: Annotated[
+            str, typer.Option("--together", help=f"All within one {LEVELS}, or none.")
+        ] = "",
+        close: Annotated[
+            str, typer.Option("--close", help=f"Within one {LEVELS}, if that is possible.")
+        ] = "",
+        apart: Annotated[bool, typer.Option("--apart", help="No two on one node.")] = False,
+        own: Own = "",
         band: Band = None,
         batch_size: BatchSize = None,
         spec: Spec = "",
@@ -116,10 +126,18 @@ def _submitting(workload: typer.Typer) -> None:
             "datasets": dataset or [],
             "storage": storage or [],
             "spec": _spec(spec),
+            "apart": apart,
         }
         body |= {
             member: value
-            for member, value in (("slots", slots), ("band", band), ("batch_size", batch_size))
+            for member, value in (
+                ("slots", slots),
+                ("band", band),
+                ("batch_size", batch_size),
+                ("together", together or None),
+                ("close", close or None),
+                ("own", own or None),
+            )
             if value is not None
         }
         path = f"/projects/{segment(session.project())}/workloads"
@@ -223,12 +241,13 @@ def _spec(file: str) -> Json:
 
 def _path(session: Session, reference: str) -> str:
     """The address of a workload given by id or by name."""
-    return kind_path(WORKLOAD, _key(session, reference))
+    return kind_path(WORKLOAD, workload_id(session, reference))
 
 
-def _key(session: Session, reference: str) -> str:
-    """The id of a workload; of several with a name, one that has not ended wins."""
-    if is_uuid(reference):
-        return reference
-    found = session.find(WORKLOAD, reference, accept=lambda item: item.get("state") != "ended")
+def workload_id(session: Session, reference: str) -> str:
+    """The id of a workload given by id, name or `workload/NAME`; one that has not ended wins."""
+    wanted = strip_kind(WORKLOAD, reference)
+    if is_uuid(wanted):
+        return wanted
+    found = session.find(WORKLOAD, wanted, accept=lambda item: item.get("state") != "ended")
     return str(found["id"])

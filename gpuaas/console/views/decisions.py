@@ -11,10 +11,10 @@ from django.urls import reverse
 
 from admission.models import Action, AdmissionRequest, Decision
 from admission.selectors import decisions_ended
-from gpuaas.console.outcomes import MARKS, mark_of_outcome, outcome_counts
 from gpuaas.console.pages import ConsolePage, in_words
 from gpuaas.kernel import clock, errors
 from gpuaas.ui.frame import Crumb
+from gpuaas.ui.outcomes import MARKS, mark_of_outcome, outcome_counts
 from gpuaas.ui.paging import part_of
 from placement.selectors import request_explain
 

@@ -21,12 +21,12 @@ from admission.services import policies
 from admission.states import POLICY
 from gpuaas.console.actions import Offered
 from gpuaas.console.acts import Act, ReasonForm
-from gpuaas.console.outcomes import MARKS
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import errors
 from gpuaas.kernel.models import Event
 from gpuaas.ui.frame import Crumb
 from gpuaas.ui.marks import Mark
+from gpuaas.ui.outcomes import MARKS
 
 SHOWN = 200
 SAMPLE = '[{"name": "at three", "facts": {"time": {"hour": 3}}, "forbids": true}]'

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 
-from admission.domain.outcome import OUTCOMES, outcome_of
+from admission.domain.outcome import OUTCOMES
 from admission.models import Action, Decision
 from admission.selectors import decisions_ended
 from gpuaas.portal.pages import TenantPage
+from gpuaas.ui.outcomes import MARKS, mark_of_outcome
 from gpuaas.ui.paging import part_of
 
 PAGE = 50
-TITLES = {
-    "admitted": "admitted",
-    "denied": "denied",
-    "waiting_for_authority": "waiting for authority",
-    "forbidden_by_locality_or_topology": "forbidden by place, though there is capacity",
-    "no_capacity": "no capacity",
-}
 
 
 class Decisions(TenantPage):
@@ -38,10 +32,10 @@ class Decisions(TenantPage):
         part = part_of(rows, request.GET.get("cursor", ""), PAGE)
         return self.page(
             "portal/decisions.html",
-            decisions=[(row, outcome_of(row.verdict, row.code)) for row in part.items],
+            decisions=[(row, mark_of_outcome(row.verdict, row.code)) for row in part.items],
             cursor=part.next,
             outcome=outcome,
-            outcomes=TITLES.items(),
+            outcomes=[(name, mark.word) for name, mark in MARKS.items()],
             action=action,
             actions=Action.values,
             project=self.project,

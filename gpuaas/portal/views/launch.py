@@ -26,6 +26,7 @@ class Wish:
     name: str
     keys: tuple[str, ...]
     wait: bool
+    own: str = ""
 
     @classmethod
     def read(cls, given: QueryDict) -> Wish:
@@ -38,6 +39,7 @@ class Wish:
             name=word(given, "name"),
             keys=tuple(given.getlist("key")[:MOST_KEYS]),
             wait=given.get("wait") == "1",
+            own=word(given, "own", 8),
         )
 
     def order(self) -> AllocationOrder:
@@ -49,6 +51,7 @@ class Wish:
             image=self.image,
             ssh_key_ids=tuple(uuid_of(key, "/ssh_keys") for key in self.keys),
             wait=self.wait,
+            own=self.own,
         )
 
 
@@ -98,5 +101,7 @@ class Launch(PlannedPage[Wish]):
             words.append(f"--name {shlex.quote(wish.name)}")
         if wish.image:
             words.append(f"--image {shlex.quote(wish.image)}")
+        if wish.own:
+            words.append(f"--own {shlex.quote(wish.own)}")
         words += [f"--ssh-key {shlex.quote(key)}" for key in wish.keys]
         return " ".join([*words, "--queue" if wish.wait else "--wait"])

@@ -26,6 +26,12 @@ FIGURES = {
     "kv_bytes": "Bytes per key-value element",
     "context_tokens": "Tokens of context",
 }
+LEVEL_TITLES = {
+    "fabric": "one NVLink domain",
+    "rack": "one rack",
+    "block": "one block",
+    "zone": "one zone",
+}
 KIND_TITLES = {
     "job": "A job: it runs to its end",
     "service": "A service: it stays",
@@ -51,6 +57,10 @@ class Wish:
     band: str
     batch_size: str
     figures: tuple[tuple[str, str], ...]
+    together: str = ""
+    close: str = ""
+    apart: bool = False
+    own: str = ""
 
     @classmethod
     def read(cls, given: QueryDict) -> Wish:
@@ -71,6 +81,10 @@ class Wish:
             band=word(given, "band", 6),
             batch_size=word(given, "batch_size", 8),
             figures=tuple((name, word(given, name, 16)) for name in FIGURES),
+            together=word(given, "together", 8),
+            close=word(given, "close", 8),
+            apart=given.get("apart") == "1",
+            own=word(given, "own", 8),
         )
 
     def order(self) -> WorkloadOrder:
@@ -92,6 +106,10 @@ class Wish:
             wait=self.wait,
             zones=names(self.zones),
             datasets=self.datasets,
+            together=self.together,
+            close=self.close,
+            apart=self.apart,
+            own=self.own,
             band=number(self.band, "/band"),
             batch_size=number(self.batch_size, "/batch_size") if self.kind == "model" else None,
             spec=spec,
@@ -100,10 +118,12 @@ class Wish:
     def fields(self) -> list[tuple[str, str]]:
         """What the form that sends the plan carries."""
         plain = ("kind", "name", "sku", "slots", "replicas", "image", "zones", "band", "batch_size")
-        found = [(name, str(getattr(self, name))) for name in plain]
+        more = ("together", "close", "own")
+        found = [(name, str(getattr(self, name))) for name in (*plain, *more)]
         found += [("key", key) for key in self.keys]
         found += [("dataset", name) for name in self.datasets]
-        found += list(self.figures) + ([("wait", "1")] if self.wait else [])
+        flags = [("wait", self.wait), ("apart", self.apart)]
+        found += [*self.figures, *((name, "1") for name, on in flags if on)]
         return [(name, text) for name, text in found if text]
 
 
@@ -143,6 +163,7 @@ class NewWorkload(PlannedPage[Wish]):
             "datasets": list(dataset_list(self.tenant.pk)),
             "figures": [(name, title, figures[name]) for name, title in FIGURES.items()],
             "replicas": wish.replicas or "1",
+            "levels": LEVEL_TITLES.items(),
         }
 
     def act(self, wish: Wish, project: Project) -> str:
@@ -171,9 +192,13 @@ class NewWorkload(PlannedPage[Wish]):
             ("--band", wish.band),
             ("--batch-size", wish.batch_size if wish.kind == "model" else ""),
             *(("--ssh-key", key) for key in wish.keys),
+            ("--together", wish.together),
+            ("--close", wish.close),
+            ("--own", wish.own),
             *(("--zone", zone) for zone in names(wish.zones)),
             *(("--dataset", name) for name in wish.datasets),
         ]
         words = ["gpuaas workload submit", shlex.quote(wish.name or "NAME")]
         words += [f"{option} {shlex.quote(text)}" for option, text in options if text]
-        return " ".join([*words, *(["--queue"] if wish.wait else [])])
+        flags = [("--apart", wish.apart), ("--queue", wish.wait)]
+        return " ".join([*words, *(flag for flag, on in flags if on)])
