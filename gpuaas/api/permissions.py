@@ -143,6 +143,7 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("node-restore", "POST"): _NODES,
     ("node-retire", "POST"): _NODES,
     ("node-revoke", "POST"): _NODES,
+    ("fragmentation-list", "GET"): _FLEET,
     ("tenant-list", "GET"): _FLEET,
     ("tenant-list", "POST"): _operator("tenants:write"),
     ("tenant-detail", "GET"): _FLEET,

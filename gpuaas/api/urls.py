@@ -15,6 +15,7 @@ from gpuaas.api.views import (
     docs,
     entitlements,
     events,
+    fragmentation,
     health,
     hosts,
     identity,
@@ -169,6 +170,10 @@ LEASES: list[URLPattern | URLResolver] = [
     ),
     path("events", events.Events.as_view(), name="event-list"),
     path("stream", stream.Stream.as_view(), name="stream"),
+]
+
+PLACEMENT: list[URLPattern | URLResolver] = [
+    path("fragmentation", fragmentation.Fragmentation.as_view(), name="fragmentation-list"),
 ]
 
 _NODE = "nodes/<name:node>"
@@ -371,14 +376,21 @@ AGENT: list[URLPattern | URLResolver] = [
     path("nodes/self/telemetry", agent.Telemetry.as_view(), name="agent-telemetry"),
 ]
 
-V1 = [*ACCESS, *CATALOGUE, *LEASES, *FLEET, *TENANTS, *QUOTA, *WORKLOADS, *AUTHORITY]
+V1 = [
+    *ACCESS,
+    *CATALOGUE,
+    *LEASES,
+    *FLEET,
+    *PLACEMENT,
+    *TENANTS,
+    *QUOTA,
+    *WORKLOADS,
+    *AUTHORITY,
+]
 
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path(
-        "api/v1/",
-        include([*ACCESS, *CATALOGUE, *LEASES, *FLEET, *TENANTS, *QUOTA, *WORKLOADS, *AUTHORITY]),
-    ),
+    path("api/v1/", include(V1)),
     path("api/schema", docs.Schema.as_view(), name="schema"),
     path("api/docs/", docs.Docs.as_view(), name="docs"),
     path("agent/v1/", include(AGENT)),

@@ -107,6 +107,7 @@ class ConsolePage(OperatorView):
                     link("Fleet", "fleet", "fleet"),
                     link("Nodes", "nodes", "node", waiting["nodes"]),
                     link("Node tasks", "tasks", "task"),
+                    link("Fragmentation", "fragmentation", "gauge"),
                 ),
             ),
             Section(

@@ -14,6 +14,7 @@ from gpuaas.console.views import (
     decisions,
     ending,
     envelopes,
+    fragmentation,
     home,
     members,
     nodes,
@@ -30,6 +31,7 @@ app_name = "console"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.Home.as_view(), name="home"),
     path("fleet/", home.Fleet.as_view(), name="fleet"),
+    path("fragmentation/", fragmentation.Fragmentation.as_view(), name="fragmentation"),
     path("nodes/", nodes.Nodes.as_view(), name="nodes"),
     path("nodes/<str:name>/", nodes.NodePage.as_view(), name="node"),
     path("nodes/<str:name>/join-token/", nodes.JoinTokenPage.as_view(), name="node-join-token"),

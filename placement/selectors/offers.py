@@ -28,7 +28,9 @@ SELECT s.name, s.title, s.description, s.shape, s.family, s.pool, s.slots_min, s
               coalesce(sum(n.free_count) FILTER (WHERE n.schedulable), 0) AS slots,
               count(*) FILTER (WHERE n.schedulable AND n.slot_count > 0
                                 AND n.free_count = n.slot_count) AS whole,
-              coalesce(max(n.free_count) FILTER (WHERE n.schedulable), 0) AS largest,
+              coalesce(max(CASE WHEN s.exclusive_nic AND s.shape <> 'baremetal'
+                             THEN bit_count((n.free_mask & n.exclusive_mask)::bit(64))
+                             ELSE n.free_count END) FILTER (WHERE n.schedulable), 0) AS largest,
               count(*) FILTER (
                   WHERE n.state = 'ready' AND n.slot_count >= s.slots_min
                     AND (NOT s.exclusive_nic OR s.shape = 'baremetal'

@@ -158,6 +158,11 @@ def no_capacity_for(items: Sequence[Item], found: Group) -> ProductError:
     return error
 
 
+def kept_nodes(items: Sequence[Item]) -> frozenset[int]:
+    """The nodes that are kept free for those of these who have waited long; nothing is locked."""
+    return _plan(items)[1]
+
+
 def room_for(item: Item, most: int) -> int:
     """How many such allocations would fit now, at most ``most``; nothing is locked."""
     return len(_plan([item] * most)[0])

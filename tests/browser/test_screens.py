@@ -43,6 +43,7 @@ def pages_of(scene: Scene) -> dict[str, list[tuple[str, str]]]:
             ("c-node-nc", "/console/nodes/nc-a/"),
             ("c-node-h100", "/console/nodes/h100-a/"),
             ("c-tasks", "/console/tasks/"),
+            ("c-fragmentation", "/console/fragmentation/"),
             ("c-decisions", "/console/decisions/"),
             ("c-request", f"/console/requests/{scene.running.request_id}/"),
             ("c-tenants", "/console/tenants/"),

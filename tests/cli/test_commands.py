@@ -337,3 +337,24 @@ def test_a_wrong_field_is_named(run: Run, server: FakeServer) -> None:
     assert result.exit_code == 2
     assert "/slots: at most 16" in result.stderr
     assert f"{server.url}/docs/reasons/invalid_request" in result.stderr
+
+
+def test_fragmentation_is_listed_in_short_and_described_with_what_would_help(
+    run: Run, server: FakeServer
+) -> None:
+    account = {
+        "sku": "h100.slice",
+        "idle": 6,
+        "open": 5,
+        "largest_fit": 3,
+        "fits": [{"size": 4, "now": 0, "ideal": 1}],
+        "stranded": [{"cause": "draining", "slots": 1, "help": "End the drain."}],
+        "free_by_host": [{"free": 3, "hosts": 1}],
+    }
+    server.on("GET", "/fragmentation", {"items": [account]})
+    listed = run("fragmentation", "list").stdout
+    assert "4:0/1" in listed
+    assert "draining 1" in listed
+    told = run("fragmentation", "describe", "h100.slice").stdout
+    assert "4 slots: 0 now, 1 if gathered" in told
+    assert "1 slots: draining. End the drain." in told

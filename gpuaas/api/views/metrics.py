@@ -25,7 +25,9 @@ from gpuaas.kernel.models import Delivery, WorkflowRun
 from gpuaas.kernel.models.work import ENDED
 from gpuaas.kernel.notify import hub
 from placement import selectors
+from placement.domain.stranding import CAUSES
 from placement.models import Allocation, Node, NodeTask, Pool
+from placement.services.fragmentation import fragmentation_list
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -40,6 +42,7 @@ class Collector:
         yield self._allocations()
         yield self._decisions()
         yield from self._queue()
+        yield from self._fragmentation()
         yield self._tasks()
         yield self._runs()
         yield from self._outbox()
@@ -102,6 +105,25 @@ class Collector:
         for pool, count in Pool.objects.order_by("name").values_list("name", "cycles_broken"):
             broken.add_metric([pool], count)
         yield broken
+
+    def _fragmentation(self) -> Iterator[Metric]:
+        labels = ["sku", "pool"]
+        free = GaugeMetricFamily("gpuaas_slots_open", "Idle slots of use to a SKU", labels=labels)
+        idle = GaugeMetricFamily("gpuaas_slots_idle", "Slots that nobody holds", labels=labels)
+        largest = GaugeMetricFamily(
+            "gpuaas_largest_fit_slots", "The largest request that fits on one node", labels=labels
+        )
+        stranded = GaugeMetricFamily(
+            "gpuaas_slots_stranded", "Idle slots of no use, by cause", labels=[*labels, "cause"]
+        )
+        for account in fragmentation_list():
+            found, where = account.found, [account.found.sku, account.pool]
+            free.add_metric(where, found.open)
+            idle.add_metric(where, found.idle)
+            largest.add_metric(where, found.largest)
+            for cause in CAUSES:
+                stranded.add_metric([*where, cause], found.causes.get(cause, 0))
+        yield from (free, idle, largest, stranded)
 
     def _tasks(self) -> Metric:
         family = GaugeMetricFamily(

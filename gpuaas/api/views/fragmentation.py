@@ -1,0 +1,52 @@
+"""What of the idle capacity can each product not use, and why?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from gpuaas.api.base import OperatorView
+from gpuaas.api.serializers import placement as wire
+from placement.services.fragmentation import Account, fragmentation_list
+
+
+def account_shown(account: Account) -> dict[str, Any]:
+    """The representation of one product's account."""
+    found = account.found
+    return {
+        "sku": found.sku,
+        "pool": account.pool,
+        "family": account.family,
+        "hosts": found.hosts,
+        "slots": found.slots,
+        "idle": found.idle,
+        "open": found.open,
+        "largest_fit": found.largest,
+        "scattered_permille": found.scattered_permille,
+        "fits": [{"size": f.size, "now": f.now, "ideal": f.ideal} for f in found.fits],
+        "stranded": [
+            {"cause": cause, "slots": slots, "help": text} for cause, slots, text in account.helps()
+        ],
+        "free_by_host": [{"free": n, "hosts": hosts} for n, hosts in found.histogram.items()],
+    }
+
+
+class Fragmentation(OperatorView):
+    """Idle capacity by product."""
+
+    also_fails = (404,)
+
+    @extend_schema(
+        operation_id="fragmentation_list",
+        tags=["fragmentation"],
+        parameters=[wire.FragmentationQuery],
+        responses=wire.FragmentationList,
+    )
+    def get(self, request: Request) -> Response:
+        """Of each published product: what is idle, what fits, and what strands the rest."""
+        query = wire.FragmentationQuery.read(request.query_params)
+        items = [account_shown(one) for one in fragmentation_list(query.get("sku", ""))]
+        return Response(wire.FragmentationList({"items": items}).data)
