@@ -20,6 +20,7 @@ SELECT ask.i, t.id AS tenant_id, t.state AS tenant_state, t.slug, tier.id AS tie
            AS project_known,
        s.id AS sku_id, s.name AS sku, s.state AS sku_state, s.shape, s.family, s.pool,
        s.units_milli, s.slots_min, s.slots_max, s.exclusive_nic, s.isolation AS sku_isolation,
+       s.part_profile, s.part_milli, s.part_memory_mib,
        rc.id AS class_id, rc.name AS resource_class,
        coalesce(price.hour_micro, 0) AS hour_micro, coalesce(price.currency, 'USD') AS currency,
        t.catalogue = 'all' OR EXISTS (
@@ -73,7 +74,7 @@ SELECT ask.i, t.id AS tenant_id, t.state AS tenant_state, t.slug, tier.id AS tie
 Rows whose tenant or SKU does not exist are absent. Whoever places asks for its own facts in
 the same statement: one snapshot, one round trip.
 """
-WIDTH: Final = 39
+WIDTH: Final = 42
 """How many columns AUTHORITY gives."""
 
 
@@ -101,6 +102,9 @@ class Authority:
     slots_max: int
     exclusive_nic: bool
     sku_isolation: str
+    part_profile: str
+    part_milli: int | None
+    part_memory_mib: int | None
     class_id: UUID
     resource_class: str
     hour_micro: int
@@ -115,8 +119,8 @@ class Authority:
 
 def authority_from(row: Sequence[Any]) -> Authority:
     """The facts of one row of AUTHORITY."""
-    caps = row[29]
-    parts = [_quota(row[30:WIDTH]), *row[1:29], _caps(caps) if caps else None]
+    caps = row[32]
+    parts = [_quota(row[33:WIDTH]), *row[1:32], _caps(caps) if caps else None]
     return Authority(*parts)
 
 

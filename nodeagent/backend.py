@@ -12,6 +12,7 @@ from nodeagent.protocol import (
     Condition,
     ObservedDevices,
     ObservedVm,
+    PartKind,
     ProvisionResult,
     SlotEvidence,
     TaskKind,
@@ -79,6 +80,10 @@ class Backend(Protocol):
     @property
     def capabilities(self) -> frozenset[TaskKind]:
         """The task kinds this host can do."""
+
+    @property
+    def part_kinds(self) -> frozenset[PartKind]:
+        """The kinds of parts of a GPU that this host can make and clean."""
 
     def boot_id(self) -> str:
         """Changes with every boot."""

@@ -47,6 +47,7 @@ class Reporter:
             devices=seen.devices,
             conditions=seen.conditions,
             intended_use=seen.intended_use,
+            parts=tuple(sorted(self._backend.part_kinds)),
         )
         try:
             await self._control.observed(report)

@@ -24,6 +24,7 @@ from nodeagent.protocol import (
     WireError,
     params_sha256,
     parse_params,
+    parts_clash,
     task_allocation,
     task_signing_bytes,
     task_slots,
@@ -175,15 +176,20 @@ def _devices_problem(wanted: SlotDevices, own: CandidateSlot) -> str | None:
 
 def _refuse_taken(task: VerifiedTask, seen: Observation) -> None:
     slots = task_slots(task.params)
-    wanted = {slot.slot_index for slot in slots}
-    gpus = {slot.gpu_uuid for slot in slots}
+    # Of a GPU that is handed over in parts, the machines that have them say who has what.
+    gpus = {slot.gpu_uuid for slot in slots if slot.part is None}
     for device in seen.devices.gpus:
         if device.id in gpus and device.holder not in (None, task.allocation_id):
             raise TaskRefused(
                 RefusalCode.DEVICE_IN_USE, "something else on this node has one of the GPUs"
             )
-    for vm in seen.vms:
-        if vm.claim_ref != task.allocation_id and wanted & set(vm.slots):
+    for slot in slots:
+        there = [
+            vm.part
+            for vm in seen.vms
+            if vm.claim_ref != task.allocation_id and slot.slot_index in vm.slots
+        ]
+        if parts_clash(slot.part, there):
             raise TaskRefused(
                 RefusalCode.DEVICE_IN_USE, "something else on this node has one of the slots"
             )

@@ -25,6 +25,7 @@ from nodeagent.protocol import (
     VmProvisionParams,
     VmReleaseParams,
     evidence_signing_bytes,
+    task_slots,
 )
 from nodeagent.signing import sign
 from nodeagent.verify import VerifiedTask
@@ -161,6 +162,13 @@ async def _run(
     kind, params = task.envelope.kind, task.params
     if isinstance(params, DiscoverParams):
         return (await backend.discover(progress)).to_json(), ()
+    for slot in task_slots(params):
+        if slot.part is not None and slot.part.kind not in backend.part_kinds:
+            raise BackendError(
+                FailureCode.PART_UNSUPPORTED,
+                f"this host hands over whole GPUs; it makes no {slot.part.kind} parts",
+                retryable=False,
+            )
     if isinstance(params, VmProvisionParams | BaremetalProvisionParams):
         return (await backend.provision(kind, params, progress)).to_json(), ()
     assert isinstance(params, VmReleaseParams | BaremetalReleaseParams)

@@ -51,6 +51,33 @@ class NothingToApprove(ProductError):
     unblock = "Run a discovery first: gpuaas node discover NAME."
 
 
+class SlotInUse(ProductError):
+    """A slot is cut otherwise only while nobody holds anything of it."""
+
+    code = "slot_in_use"
+    status = 409
+    title = "Something live is on the slot"
+    unblock = "Drain the slot, wait until its leases have ended, then cut it."
+
+
+class PartUnsupported(ProductError):
+    """The host's agent does not say that it can make such a part: nothing is assumed."""
+
+    code = "part_unsupported"
+    status = 409
+    title = "The host cannot make such parts of a GPU"
+    unblock = "Choose a host whose agent reports the capability; its page lists what it can."
+
+
+class GpuUnknown(ProductError):
+    """Model or memory of the GPU are not discovered, or in no table: no geometry is guessed."""
+
+    code = "gpu_unknown"
+    status = 409
+    title = "The GPU is not known well enough to be cut"
+    unblock = "Run a discovery; a board that is not in the tables is leased whole."
+
+
 class DeviceInTwoSlots(ProductError):
     """Two slots name one physical device: sold twice, one of the two tenants could not start."""
 
@@ -291,4 +318,40 @@ OTHER_TENANTS_ISOLATION = reason(
     "other_tenants_isolation",
     "Another tenant was promised that nothing beside its slots is shared",
     "Ask for fewer slots, wait, or queue.",
+)
+CUT_OTHERWISE = reason(
+    "cut_otherwise",
+    "The slot is cut for parts of another kind",
+    "Cut slots for this kind, or choose an SKU of the other.",
+)
+NO_SUCH_PROFILE = reason(
+    "no_such_profile",
+    "The GPU offers no MIG profile of this name",
+    "Choose an SKU of its profiles.",
+)
+MEMORY_OF_GPU = reason(
+    "memory_of_gpu", "More memory is asked than the GPU has", "Choose an SKU with less memory."
+)
+SLOT_CLOSED = reason(
+    "slot_closed",
+    "The slot or its node takes no new work",
+    "Undrain it, clean it, or wait until its host is well.",
+)
+SHARED_BY_ANOTHER_TENANT = reason(
+    "shared_by_another_tenant",
+    "Another tenant's shares are on the GPU, and a share isolates from nobody",
+    "Wait until a GPU is empty, or choose a MIG profile.",
+)
+MEMORY_HEADROOM = reason(
+    "memory_headroom",
+    "The shares together would ask more memory than the GPU has",
+    "Wait, or choose an SKU with less memory.",
+)
+NO_PLACE_FOR_PROFILE = reason(
+    "no_place_for_profile",
+    "No start of the profile is free on the GPU",
+    "Wait, or choose a smaller profile.",
+)
+FREE_MILLI = reason(
+    "free_milli", "Too little of the GPU is free now", "Wait, or choose a smaller share."
 )

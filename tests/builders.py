@@ -40,8 +40,8 @@ from placement.models import (
     NodeTask,
     Pool,
 )
-from placement.node_tasks import REQUIRED_CLEANUP_STEPS, TaskKind
-from placement.services import allocations, nodes, observed, slots, tasks
+from placement.node_tasks import PART_CLEANUP_STEPS, REQUIRED_CLEANUP_STEPS, TaskKind
+from placement.services import allocations, cuts, nodes, observed, slots, tasks
 from placement.states import TaskState
 from tenants.models import Member, Project, ResourceClass, Role, SlaTier, Tenant, User
 from tenants.services import catalogue, tenancy
@@ -189,6 +189,7 @@ class Host:
     seq: int = 0
     boot: str = BOOT
     faults: dict[str, object] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
 
     def fresh(self) -> Node:
         """The node's row now."""
@@ -231,6 +232,7 @@ class Host:
                 "vms": vms,
                 "devices": {**ObservedDevices().to_json(), "gpus": gpus},
                 "conditions": conditions,
+                "parts": list(self.parts),
             },
             "",
         )
@@ -267,7 +269,10 @@ class Host:
                     slot_index=slot["slot_index"],
                     steps=tuple(
                         EvidenceStep(step=s.value, ok=True, method="test", detail="", at=0)
-                        for s in REQUIRED_CLEANUP_STEPS[kind]
+                        for s in (
+                            *REQUIRED_CLEANUP_STEPS[kind],
+                            *(PART_CLEANUP_STEPS if slot.get("part") else ()),
+                        )
                         if s.value not in skip
                     ),
                 )
@@ -328,7 +333,12 @@ class Host:
 
 
 def a_host(
-    name: str = "host-1", *, slots_count: int = 8, family: str = "h100x8", intended: str = "any"
+    name: str = "host-1",
+    *,
+    slots_count: int = 8,
+    family: str = "h100x8",
+    intended: str = "any",
+    parts: tuple[str, ...] = (),
 ) -> Host:
     """A host that joined, was discovered, approved, and reported that it is well."""
     node = nodes.node_create(name=name, actor=OPERATOR, intended=intended)
@@ -337,10 +347,45 @@ def a_host(
         node = advance(node, edge, actor=OPERATOR)
     slots.slots_take(node, a_report(name, slots_count), actor=OPERATOR)
     node = nodes.node_approve(node_id=node.pk, actor=OPERATOR, reason="test", family=family)
-    host = Host(node)
+    host = Host(node, parts=parts)
     host.report()
     host.node = host.fresh()
     return host
+
+
+BOTH_KINDS = ("mig", "share")
+
+
+def a_parts_catalogue(*, isolation: str = "shared") -> None:
+    """SKUs that are parts of a GPU, for tenants whose tier promises no more than ``isolation``."""
+    SlaTier.objects.filter(name="standard").update(isolation=isolation)
+    for sku, units, part in (
+        ("h100.1g", 125, {"shape": "mig", "part_profile": "1g.10gb"}),
+        ("h100.3g", 500, {"shape": "mig", "part_profile": "3g.40gb"}),
+        ("h100.4g", 500, {"shape": "mig", "part_profile": "4g.40gb"}),
+        ("h100.media", 125, {"shape": "mig", "part_profile": "1g.10gb+me"}),
+        ("h100.third", 300, {"shape": "gpu_share", "part_milli": 300, "part_memory_mib": 20_000}),
+        ("h100.tenth", 100, {"shape": "gpu_share", "part_milli": 100, "part_memory_mib": 30_000}),
+    ):
+        catalogue.sku_create(
+            name=sku,
+            title=sku,
+            family="h100x8",
+            resource_class=CLASS,
+            hour_micro=300_000,
+            actor=OPERATOR,
+            units_milli=units,
+            **part,
+        )
+        catalogue.sku_publish(sku=sku, actor=OPERATOR)
+
+
+def cut_slots(host: Host, cut: str, *indices: int) -> None:
+    """An operator's decision about some slots of a host."""
+    for index in indices:
+        cuts.slot_cut(
+            node_id=host.node.pk, slot_index=index, cut=cut, reason="test", actor=OPERATOR
+        )
 
 
 def drive_all() -> None:

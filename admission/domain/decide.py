@@ -132,7 +132,7 @@ def _entitlement(facts: Facts) -> Gate:
 def _order(facts: Facts) -> Gate | None:
     """What is wrong with the order itself, whatever any rule says."""
     size = facts.slots_asked
-    if facts.shape == "gpu_slice" and not facts.slots_min <= size <= facts.slots_max:
+    if facts.shape != "baremetal" and not facts.slots_min <= size <= facts.slots_max:
         return Gate(
             "policy",
             False,

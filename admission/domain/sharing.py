@@ -16,6 +16,8 @@ from typing import Final
 RANK: Final = {"shared": 0, "mig": 1, "gpu": 2, "vm": 3, "node": 4, "cluster": 5}
 MODES: Final = {"none": "gpu", "shared": "shared", "mig": "mig", "node": "node"}
 """What each mode gives between those who share."""
+PART_MODES: Final = {"mig": "mig", "gpu_share": "shared"}
+"""What those who hold parts of one GPU share it by, by the shape that is leased."""
 ANY_TENANT: Final = "any"
 OWN_TENANT: Final = "own"
 """Whose work may be on the same node."""
@@ -40,8 +42,13 @@ class SharingAnswer:
 
 def eligible(mode: str, *, shape: str, tier_isolation: str, sku_isolation: str) -> SharingAnswer:
     """Whether a workload may share at all in this mode, by its tier and its SKU."""
-    if mode == "none":
+    sold = PART_MODES.get(shape)
+    if mode == "none" and sold is None:
         return SharingAnswer(detail="The GPUs are its own.")
+    if mode == "none":
+        return SharingAnswer(
+            "sharing_not_eligible", f"A {shape} is a part of a GPU that is shared by {sold}."
+        )
     if mode == "node":
         return SharingAnswer(detail="No other tenant is on its nodes.")
     given = MODES.get(mode)
@@ -50,6 +57,12 @@ def eligible(mode: str, *, shape: str, tier_isolation: str, sku_isolation: str) 
     if shape == "baremetal":
         return SharingAnswer(
             "sharing_not_eligible", "A whole node is nobody else's; lease slots to share."
+        )
+    if sold != mode:
+        wanted = next(part for part, by in PART_MODES.items() if by == mode)
+        return SharingAnswer(
+            "sharing_not_eligible",
+            f"GPUs are shared by {mode} with an SKU of the shape {wanted}; this one is {shape}.",
         )
     if RANK[given] < RANK.get(tier_isolation, RANK["cluster"]):
         return SharingAnswer(

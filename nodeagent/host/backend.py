@@ -33,6 +33,7 @@ from nodeagent.protocol import (
     CleanupStep,
     EvidenceStep,
     FailureCode,
+    PartKind,
     ProvisionResult,
     SlotEvidence,
     TaskKind,
@@ -91,6 +92,11 @@ class HostBackend:
         if self._runtime is not None and not self._runtime.works:
             found.discard(TaskKind.VM_PROVISION)
         return frozenset(found)
+
+    @property
+    def part_kinds(self) -> frozenset[PartKind]:
+        """None: a GPU goes to a machine whole through VFIO, which knows neither MIG nor shares."""
+        return frozenset()
 
     def boot_id(self) -> str:
         """The kernel's id of this boot."""

@@ -43,6 +43,7 @@ class CleanupStep(StrEnum):
     NIC_RESET = "nic_reset"
     GPU_ERROR_FREE = "gpu_error_free"
     OS_WIPED = "os_wiped"
+    PART_DESTROYED = "part_destroyed"
 
 
 _SLICE_STEPS = (
@@ -63,6 +64,9 @@ REQUIRED_CLEANUP_STEPS = MappingProxyType(
         TaskKind.BAREMETAL_RELEASE: (*_SLICE_STEPS, CleanupStep.OS_WIPED),
     }
 )
+
+# Beside them for a slot of which only a part was handed over, last: there is nothing left of it.
+PART_CLEANUP_STEPS = (CleanupStep.PART_DESTROYED,)
 
 # A step's method may be "not_applicable" only for these, and only where the slot is known to have
 # no such device. On an unknown slot the agent has to do something that proves it.
@@ -143,3 +147,4 @@ class FailureCode(StrEnum):
     CANCELLED = "cancelled"
     RESIDUE_FOUND = "residue_found"
     PREREQUISITE_MISSING = "prerequisite_missing"
+    PART_UNSUPPORTED = "part_unsupported"

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from nodeagent.protocol.codec import Free, Integer, Many, Message, Text
 from nodeagent.protocol.kinds import Presence, TaskKind, VmState
+from nodeagent.protocol.parts import GpuPart, PartKind
 from nodeagent.protocol.topology import Code, Id
 
 Token = Annotated[str, Text(200, pattern=r"[A-Za-z0-9_.~-]+")]
@@ -201,13 +202,24 @@ class Address(Message):
 
 @dataclass(frozen=True)
 class ObservedVm(Message):
-    """A VM (or bare-metal tenancy) on the host; claim_ref is its allocation id when it has one."""
+    """A VM (or bare-metal tenancy) on the host; claim_ref is its allocation id when it has one.
+
+    part: what it has of its slot's GPU, left out where that is all of it.
+    """
 
     claim_ref: AllocationId | None
     name: Annotated[str, Text(120)]
     state: VmState
     slots: Annotated[tuple[Annotated[int, Integer(0, 4095)], ...], Many(256)]
     address: Address | None = None
+    part: GpuPart | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object; without a part it has no such member."""
+        found = super().to_json()
+        if self.part is None:
+            del found["part"]
+        return found
 
 
 @dataclass(frozen=True)
@@ -244,7 +256,10 @@ class Condition(Message):
 
 @dataclass(frozen=True)
 class ObservedReport(Message):
-    """PUT /nodes/self/observed. seq counts the reports of one boot, from 1."""
+    """PUT /nodes/self/observed. seq counts the reports of one boot, from 1.
+
+    parts: the kinds of parts of a GPU that this host can make and clean; left out where none.
+    """
 
     boot_id: BootId
     seq: Annotated[int, Integer(1)]
@@ -253,6 +268,14 @@ class ObservedReport(Message):
     devices: ObservedDevices
     conditions: Annotated[tuple[Condition, ...], Many(256)]
     intended_use: Code | None = None
+    parts: Annotated[tuple[PartKind, ...], Many(8)] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object; a host that makes no parts does not speak of them."""
+        found = super().to_json()
+        if not self.parts:
+            del found["parts"]
+        return found
 
 
 @dataclass(frozen=True)

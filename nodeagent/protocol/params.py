@@ -10,6 +10,7 @@ from nodeagent.protocol.codec import Integer, Many, Message, Text
 from nodeagent.protocol.errors import WireError
 from nodeagent.protocol.kinds import DeviceMode, TaskKind, VmState
 from nodeagent.protocol.messages import Address, AllocationId, BootId, Hostname
+from nodeagent.protocol.parts import GpuPart
 from nodeagent.protocol.topology import Bytes, Cpuset, Id, Index, Numa, TopologyReport, Uuid
 
 # Base64 text only: no option prefix, no line break, so that a key can never carry a command.
@@ -25,7 +26,9 @@ class SlotDevices(Message):
     """The devices of one approved slot. A shared NIC is never named here: nic is then null.
 
     extra_nics and extra_nvmes are further devices that are the slot's alone, as in CandidateSlot.
-    memory_bytes and cpuset are null where the approved slot does not know them.
+    memory_bytes and cpuset are null where the approved slot does not know them. part: what of the
+    GPU is handed over where that is not all of it; the slot's other devices are not then. It is
+    left out, and not null, where there is none: an older agent does not know the member.
     """
 
     slot_index: Index
@@ -39,6 +42,19 @@ class SlotDevices(Message):
     nvme_mode: DeviceMode = DeviceMode.UNKNOWN
     extra_nics: Annotated[tuple[Id, ...], Many(64)] = ()
     extra_nvmes: Annotated[tuple[Id, ...], Many(64)] = ()
+    part: GpuPart | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object; without a part it has no such member."""
+        found = super().to_json()
+        if self.part is None:
+            del found["part"]
+        return found
+
+    def check(self, pointer: str) -> None:
+        """A part comes without the devices of its slot."""
+        if self.part is not None and (self.all_nics() or self.all_nvmes()):
+            raise WireError(pointer, "not_with_a_part", "a part has no NIC or NVMe of its slot")
 
     def all_nics(self) -> tuple[str, ...]:
         """Every NIC that is handed over with the slot."""
@@ -96,8 +112,12 @@ class BaremetalProvisionParams(Message):
     devices: Slots
 
     def check(self, pointer: str) -> None:
-        """No slot and no device twice."""
+        """No slot and no device twice, and no part: a host is handed over whole."""
         _check_slots(self.devices, f"{pointer}/devices")
+        for index, slot in enumerate(self.devices):
+            if slot.part is not None:
+                where = f"{pointer}/devices/{index}/part"
+                raise WireError(where, "not_allowed", "a whole host has no parts")
 
 
 @dataclass(frozen=True)
@@ -109,8 +129,12 @@ class BaremetalReleaseParams(Message):
     devices: Slots
 
     def check(self, pointer: str) -> None:
-        """No slot and no device twice."""
+        """No slot and no device twice, and no part: a host is handed over whole."""
         _check_slots(self.devices, f"{pointer}/devices")
+        for index, slot in enumerate(self.devices):
+            if slot.part is not None:
+                where = f"{pointer}/devices/{index}/part"
+                raise WireError(where, "not_allowed", "a whole host has no parts")
 
 
 TaskParams = (

@@ -12,6 +12,7 @@ from nodeagent.protocol import (
     BaremetalProvisionParams,
     BaremetalReleaseParams,
     FailureCode,
+    PartKind,
     ProvisionResult,
     SlotDevices,
     SlotEvidence,
@@ -21,10 +22,11 @@ from nodeagent.protocol import (
     VmReleaseParams,
     VmState,
     VmSummary,
+    parts_clash,
     task_slots,
 )
 from nodeagent.simhost.cleanup import Cleanup
-from nodeagent.simhost.devices import OS_DISK, device_ids
+from nodeagent.simhost.devices import OS_DISK, device_ids, part_id
 from nodeagent.simhost.faults import FaultMenu
 from nodeagent.simhost.hardware import read_config, read_hardware
 from nodeagent.simhost.observing import observe_host
@@ -49,6 +51,11 @@ class SimBackend:
         self._step_s = step_s
         self._topology: TopologyReport | None = None
         self._cleaning: set[str] = set()
+
+    @property
+    def part_kinds(self) -> frozenset[PartKind]:
+        """What its description says."""
+        return frozenset(map(PartKind, self.config.part_kinds))
 
     @property
     def hostname(self) -> str:
@@ -188,14 +195,15 @@ class SimBackend:
                     "allocation_differs", "it exists here with other slots", retryable=False
                 )
             return
-        if any(set(vm.slots) & set(indexes) for vm in state.vms.values()):
+        if any(parts_clash(slot.part, state.parts_on(slot.slot_index)) for slot in slots):
             raise BackendError("device_in_use", "a slot has another machine", retryable=False)
-        devices = [device for slot in slots for device in device_ids(slot)]
+        devices = [device for slot in slots for device in device_ids(slot, allocation)]
         if _is_bare(kind):
             devices.append(OS_DISK)
         dirty = [
             device for device in devices if state.canaries.get(device, allocation) != allocation
         ]
+        dirty += state.left_on([slot.gpu_uuid for slot in slots])
         if dirty:
             raise BackendError(
                 FailureCode.RESIDUE_FOUND,
@@ -213,7 +221,11 @@ class SimBackend:
             devices=devices,
             host=host,
             port=port,
+            part=next((slot.part.to_json() for slot in slots if slot.part), None),
         )
+        for slot in slots:
+            if slot.part is not None:
+                state.parts[part_id(slot.gpu_uuid, slot.part, allocation)] = slot.part.to_json()
         self.store.save()
 
     def _leave_canaries(self, allocation: str) -> None:

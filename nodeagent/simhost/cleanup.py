@@ -8,15 +8,18 @@ from typing import Protocol
 from nodeagent.backend import BackendError, Progress
 from nodeagent.clock import Clock
 from nodeagent.protocol import (
+    PART_CLEANUP_STEPS,
     REQUIRED_CLEANUP_STEPS,
     CleanupStep,
     EvidenceStep,
     FailureCode,
+    GpuPart,
     SlotDevices,
     SlotEvidence,
     TaskKind,
+    parts_clash,
 )
-from nodeagent.simhost.devices import OS_DISK, scratch_volume
+from nodeagent.simhost.devices import OS_DISK, part_id, part_scratch, scratch_volume
 from nodeagent.simhost.faults import FALSE_OK, MISSING_STEP, FaultMenu
 from nodeagent.simhost.state import SimHostState, StateStore
 
@@ -57,7 +60,8 @@ class Cleanup:
     async def run(self, progress: Progress) -> tuple[SlotEvidence, ...]:
         """Do the required steps in order. Raises BackendError with what was proven so far."""
         self._refuse_foreign()
-        required = REQUIRED_CLEANUP_STEPS[self._kind]
+        parted = any(slot.part is not None for slot in self._slots)
+        required = REQUIRED_CLEANUP_STEPS[self._kind] + (PART_CLEANUP_STEPS if parted else ())
         for place, step in enumerate(required):
             await self._host.work(self._kind, step.value, place * 100 // len(required), progress)
             if step is _FAILS_AT and self._host.menu.take_failure(self._kind):
@@ -74,9 +78,11 @@ class Cleanup:
         """Never clean a slot that another machine has, nor half of a machine."""
         self._host.store.refresh()
         wanted = {slot.slot_index for slot in self._slots}
-        for key, vm in self._state.vms.items():
-            if key != self._allocation and wanted & set(vm.slots):
+        for slot in self._slots:
+            beside = self._state.parts_on(slot.slot_index, but=self._allocation)
+            if parts_clash(slot.part, beside):
                 raise BackendError("device_in_use", "a slot has another machine", retryable=False)
+        for key, vm in self._state.vms.items():
             if key == self._allocation and not set(vm.slots) <= wanted:
                 raise BackendError(
                     "allocation_differs", "the machine has more slots than named", retryable=False
@@ -97,6 +103,8 @@ class Cleanup:
 
     def _action(self, step: CleanupStep, slot: SlotDevices) -> tuple[Callable[[], None], str, str]:
         """What to do for a slot, by which method, and what to say about it."""
+        if slot.part is not None:
+            return self._part_action(step, slot, slot.part)
         match step:
             case CleanupStep.VM_GONE:
                 return self._remove_vm, "domain_list", "no machine of this allocation is defined"
@@ -123,6 +131,30 @@ class Cleanup:
                 return _nothing, "error_counters", "no error was counted since the claim began"
             case CleanupStep.OS_WIPED:
                 return self._wipe(OS_DISK), "disk_erase", "system disk erased"
+            case CleanupStep.PART_DESTROYED:
+                return _nothing, "not_applicable", "the whole GPU was handed over"
+
+    def _part_action(
+        self, step: CleanupStep, slot: SlotDevices, part: GpuPart
+    ) -> tuple[Callable[[], None], str, str]:
+        """The same for a part: nothing else of the GPU is touched."""
+        device = part_id(slot.gpu_uuid, part, self._allocation)
+        match step:
+            case CleanupStep.VM_GONE:
+                return self._remove_vm, "domain_list", "no machine of this allocation is defined"
+            case CleanupStep.DEVICES_DETACHED:
+                return _nothing, "part_detached", f"{device} is given to no machine"
+            case CleanupStep.GPU_SCRUBBED:
+                return self._wipe(device), "part_memory_overwrite", "memory of the part overwritten"
+            case CleanupStep.NVME_SANITISED:
+                scratch = part_scratch(slot.slot_index, device)
+                return self._wipe(scratch), "volume_discard", "no NVMe was handed over"
+            case CleanupStep.NIC_RESET:
+                return _nothing, "virtual_nic_removed", "no NIC was handed over"
+            case CleanupStep.PART_DESTROYED:
+                return self._destroy(device), "part_list", f"{device} does not exist any more"
+            case _:
+                return _nothing, "part_counters", "nothing of the part is in use, no error counted"
 
     @property
     def _state(self) -> SimHostState:
@@ -130,6 +162,12 @@ class Cleanup:
 
     def _remove_vm(self) -> None:
         self._state.vms.pop(self._allocation, None)
+
+    def _destroy(self, device: str) -> Callable[[], None]:
+        def destroy() -> None:
+            self._state.parts.pop(device, None)
+
+        return destroy
 
     def _wipe(self, *devices: str) -> Callable[[], None]:
         def wipe() -> None:

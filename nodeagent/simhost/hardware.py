@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.files import read_json, write_atomic, write_json
-from nodeagent.protocol import Finding, Gpu, TopologyReport, UuidSource
+from nodeagent.protocol import Finding, Gpu, PartKind, TopologyReport, UuidSource
 from nodeagent.simhost.state import gpu_uuid
 from nodeagent.topology.errors import TopologyError
 from nodeagent.topology.load import load_topology
@@ -31,7 +31,7 @@ class HardwareConfig:
     """A host's description. The facts are used only where the topology file knows none.
 
     file_uuids: use GPU UUIDs of the file. Off by default: two hosts made from one file would
-    otherwise claim to have the same physical devices.
+    otherwise claim to have the same physical devices. part_kinds: the parts of GPUs it can make.
     """
 
     name: str
@@ -40,6 +40,7 @@ class HardwareConfig:
     numa_memory_bytes: int | None = None
     file_uuids: bool = False
     intended_use: str | None = None
+    part_kinds: tuple[str, ...] = tuple(PartKind)
 
 
 def create_host(folder: Path, config: HardwareConfig, topology: Path) -> None:

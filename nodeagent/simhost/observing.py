@@ -11,6 +11,7 @@ from nodeagent.protocol import (
     CandidateSlot,
     Condition,
     DeviceMode,
+    GpuPart,
     ObservedDevice,
     ObservedDevices,
     ObservedVm,
@@ -18,7 +19,7 @@ from nodeagent.protocol import (
     TopologyReport,
     VmState,
 )
-from nodeagent.simhost.devices import scratch_volume
+from nodeagent.simhost.devices import gpu_of, on_gpu, scratch_volume
 from nodeagent.simhost.state import SimHostState, SimVm
 
 
@@ -59,12 +60,16 @@ def _vm(vm: SimVm) -> ObservedVm:
         name=vm.name,
         state=VmState(vm.state),
         slots=tuple(vm.slots),
+        part=None if vm.part is None else GpuPart.from_json(vm.part),
         address=Address(vm.host, vm.port, "ubuntu") if running else None,
     )
 
 
 def _device(device: str, holders: dict[str, str | None], state: SimHostState) -> ObservedDevice:
-    clean = None if device in holders else device not in state.canaries
+    if any(gpu_of(part) == device for part in holders):
+        # Several may have parts of it: none of them holds the GPU, and it is not clean.
+        return ObservedDevice(device, Presence.PRESENT, None, None)
+    clean = None if device in holders else not on_gpu(device, state.canaries)
     return ObservedDevice(device, Presence.PRESENT, holders.get(device), clean)
 
 
@@ -89,7 +94,7 @@ def _residue(
     for device, allocation in state.canaries.items():
         if allocation in state.vms or allocation in cleaning:
             continue
-        slot = owners.get(device)
+        slot = owners.get(_whole(device))
         left[(slot.gpu_uuid if slot else None, allocation)].append(device)
     return [
         Condition(
@@ -100,6 +105,14 @@ def _residue(
         )
         for (gpu, allocation), devices in left.items()
     ]
+
+
+def _whole(device: str) -> str:
+    """The device of a slot that a part, or its volume, is of; any other is itself."""
+    gpu = gpu_of(device)
+    if gpu is not None:
+        return gpu
+    return ":".join(device.split(":")[:2]) if device.startswith("scratch:") else device
 
 
 def _own_devices(slot: CandidateSlot) -> list[str]:

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nodeagent.files import read_json, write_json
+from nodeagent.protocol import GpuPart
+from nodeagent.simhost.devices import on_gpu
 
 UNKNOWN_CLAIM = ""
 
@@ -34,17 +37,39 @@ class SimVm:
     devices: list[str]
     host: str
     port: int
+    part: dict[str, Any] | None = None
 
 
 @dataclass
 class SimHostState:
-    """The durable part of a host. canaries: by device id, who left a mark there."""
+    """The durable part of a host. canaries: by device id, who left a mark there.
+
+    parts: the parts of GPUs that exist, by device id, as their tasks described them.
+    """
 
     name: str
     boot_id: str
     boots: int = 1
     vms: dict[str, SimVm] = field(default_factory=dict)
     canaries: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def parts_on(self, slot_index: int, *, but: str | None = None) -> list[GpuPart | None]:
+        """What machines have of a slot, but for one allocation's: None where one has all of it."""
+        return [
+            None if vm.part is None else GpuPart.from_json(vm.part)
+            for key, vm in self.vms.items()
+            if slot_index in vm.slots and key != but
+        ]
+
+    def left_on(self, gpus: Iterable[str]) -> list[str]:
+        """The GPUs, or parts of them, on which somebody who is gone left data."""
+        return [
+            device
+            for gpu in gpus
+            for device in on_gpu(gpu, self.canaries)
+            if self.canaries[device] not in self.vms
+        ]
 
 
 class StateStore:

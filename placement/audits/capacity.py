@@ -22,7 +22,7 @@ _FREE = f"""
 SELECT * FROM (
     SELECT n.name AS node, n.free_mask, n.free_count,
            coalesce((SELECT bit_or(1::bigint << s.index) FROM placement_slot s
-             WHERE s.node_id = n.id AND s.state = 'approved'
+             WHERE s.node_id = n.id AND s.state = 'approved' AND s.cut = 'whole'
                AND NOT EXISTS (SELECT FROM placement_nodedrain d WHERE d.node_id = n.id
                                 AND d.slot_index = s.index AND d.ended_at IS NULL)
                AND NOT EXISTS (SELECT FROM placement_slotresidue r WHERE r.slot_id = s.id

@@ -23,7 +23,11 @@ SELECT c.id AS claim, c.node_num, n.num, n.name AS node, c.slot_index, c.span::t
   LEFT JOIN placement_slot s ON s.id = c.slot_id
  WHERE c.state IN {LIVE}
    AND (c.node_num <> n.num
-        OR c.span <> CASE WHEN c.slot_index < 0 THEN int4multirange(int4range(0, 2147483647))
+        OR CASE WHEN c.part IS NOT NULL
+                THEN NOT c.span <@ int4multirange(
+                    int4range(c.slot_index * 1000, (c.slot_index + 1) * 1000)) ELSE false END
+        OR c.part IS NULL AND c.span <> CASE WHEN c.slot_index < 0
+             THEN int4multirange(int4range(0, 2147483647))
              ELSE int4multirange(int4range(c.slot_index * 1000, (c.slot_index + 1) * 1000)) END
         OR (c.slot_index < 0) <> (c.slot_id IS NULL)
         OR s.node_id IS DISTINCT FROM (CASE WHEN c.slot_id IS NULL THEN NULL ELSE c.node_id END)
@@ -114,7 +118,7 @@ SELECT c.id AS claim, s.index AS slot, n.name AS node, u.uid
   JOIN placement_slot s ON s.node_id = c.node_id AND s.state = 'approved'
    AND (c.slot_index < 0 OR s.id = c.slot_id)
  CROSS JOIN LATERAL unnest(s.device_uids) AS u(uid)
- WHERE c.state IN {LIVE}
+ WHERE c.state IN {LIVE} AND c.part IS NULL
    AND NOT EXISTS (SELECT FROM placement_claimdevice d
                     WHERE d.claim_id = c.id AND d.uid = u.uid AND d.live)
 """

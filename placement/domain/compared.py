@@ -70,6 +70,8 @@ def _second_part(part: str, named: bool) -> str:
 
 
 def _place(numbers: Mapping[str, Any], names: Mapping[int, str]) -> str:
+    if "gpu_part" in numbers:
+        return _gpu_part(numbers, names)
     parts = [
         _count(numbers.get("numa_nodes", 0), "NUMA node"),
         _count(numbers.get("switches", 0), "switch", "switches"),
@@ -89,6 +91,15 @@ def _place(numbers: Mapping[str, Any], names: Mapping[int, str]) -> str:
         return said
     slots = ", ".join(map(str, numbers.get("slots", [])))
     return f"{names.get(num, f'node {num}')}, slots {slots}: {said}"
+
+
+def _gpu_part(numbers: Mapping[str, Any], names: Mapping[int, str]) -> str:
+    words = f"{numbers['gpu_part']}, leaves {numbers.get('left_milli', 0)}/1000 of the GPU"
+    num = numbers.get("node_num")
+    if not names or num is None:
+        return words
+    slots = ", ".join(map(str, numbers.get("slots", [])))
+    return f"{names.get(num, f'node {num}')}, slot {slots}: {words}"
 
 
 def _count(count: Any, word: str, plural: str = "") -> str:

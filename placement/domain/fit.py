@@ -7,6 +7,9 @@ three spans, the room that it costs usual requests (placement.domain.lookahead),
 in the NUMA nodes that are touched, free slots left on the host, the slots' indices, the host's
 number.
 
+A part of a cut slot (placement.domain.parts) has an order of its own; which slots are open to it
+follows the same promises.
+
 Open are the free slots with a NIC of their own where that is asked for, less those that share
 wiring (or the host) with another tenant, where either side was promised that it would not.
 """
@@ -21,6 +24,7 @@ from operator import itemgetter
 from uuid import UUID
 
 from placement.domain.lookahead import Lookahead
+from placement.domain.parts import CutState, Part, PartAsk, choice_of, cut_after
 from placement.domain.spans import indices, listed, sets
 from placement.domain.terms import FREE, Alone, Own, Terms
 from placement.domain.wiring import beside, groups, numa_masks
@@ -44,6 +48,8 @@ class Held:
 class Place:
     """A node's free capacity at one generation.
 
+    ``cuts`` are its cut slots, None where nobody asked for parts.
+
     ``layout`` is numa.switch.domain.nic per slot. ``held`` is None where nobody asked who holds
     what: such a place is closed to a request to which that matters.
     """
@@ -56,16 +62,21 @@ class Place:
     exclusive_mask: int = 0
     held: tuple[Held, ...] | None = None
     wish: int = NO_WISH
+    cuts: tuple[CutState, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A size: ``slots`` 0 is the whole node; and for whom, where that matters."""
+    """A size: ``slots`` 0 is the whole node; and for whom, where that matters.
+
+    ``part`` asks for a part of one cut slot instead; for a share the tenant always matters.
+    """
 
     slots: int
     exclusive_nic: bool = False
     terms: Terms = FREE
     tenant: UUID | None = None
+    part: PartAsk | None = None
 
     @property
     def whole(self) -> bool:
@@ -75,16 +86,24 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A node and a slot set, with the score that orders it."""
+    """A node and a slot set, or a part of one cut slot, with the score that orders it."""
 
     num: int
     generation: int
     mask: int
     score: tuple[int, ...]
     wish: int = NO_WISH
+    part: Part | None = None
 
     def explained(self) -> dict[str, object]:
         """The score in words, for the decision trace."""
+        if self.part is not None:
+            return {
+                "node_num": self.num,
+                "slots": [self.part.slot],
+                "gpu_part": str(self.part),
+                "left_milli": self.score[0],
+            }
         names = (
             "numa_nodes",
             "switches",
@@ -103,6 +122,8 @@ class Option:
 def open_mask(place: Place, want: Want) -> int:
     """The slots of a place that this request may have."""
     free = place.free_mask
+    if want.part is not None:
+        free = sum(1 << cut.slot for cut in place.cuts or () if cut.open)
     if want.exclusive_nic:
         free &= place.exclusive_mask
     terms = want.terms
@@ -191,12 +212,30 @@ def _best(
     return (*spread, lost, _left_in_numa(layout, free, mask), left, *indices(mask)), mask
 
 
-def _scored(place: Place, want: Want, ahead: Lookahead) -> tuple[tuple[int, ...], int] | None:
-    """The score that orders the place, ending with its number, and the slot set."""
+Scored = tuple[tuple[int, ...], int, Part | None]
+
+
+def _scored(place: Place, want: Want, ahead: Lookahead) -> Scored | None:
+    """The score that orders the place, ending with its number, the slot set, and the part."""
     usable = open_mask(place, want)
+    if want.part is not None:
+        return _part_scored(place, want, want.part, usable)
     free, count = place.free_mask, place.slot_count
     best = _best(place.layout, free, count, usable, want.slots, ahead)
-    return None if best is None else ((*best[0], place.num), best[1])
+    return None if best is None else ((*best[0], place.num), best[1], None)
+
+
+def _part_scored(place: Place, want: Want, ask: PartAsk, usable: int) -> Scored | None:
+    """The best part of one node's cut slots, of the usable ones."""
+    found = [
+        choice
+        for cut in place.cuts or ()
+        if usable >> cut.slot & 1 and (choice := choice_of(cut, ask, want.tenant))
+    ]
+    if not found:
+        return None
+    score, part = min(found)
+    return (*score, place.num), 0, part
 
 
 def best_option(place: Place, want: Want, ahead: Lookahead = USUAL) -> Option | None:
@@ -204,7 +243,8 @@ def best_option(place: Place, want: Want, ahead: Lookahead = USUAL) -> Option | 
     scored = _scored(place, want, ahead)
     if scored is None:
         return None
-    return Option(place.num, place.generation, scored[1], scored[0], place.wish)
+    score, mask, part = scored
+    return Option(place.num, place.generation, mask, score, place.wish, part)
 
 
 def rank(
@@ -214,8 +254,12 @@ def rank(
     scored = [(*found, place) for place in places if (found := _scored(place, want, ahead))]
     first = sorted(scored, key=itemgetter(0))[:limit]
     return [
-        Option(place.num, place.generation, mask, score, place.wish) for score, mask, place in first
+        Option(place.num, place.generation, mask, score, place.wish, part)
+        for score, mask, part, place in first
     ]
+
+
+_Entry = tuple[tuple[int, ...], int, int, Part | None]
 
 
 class Board:
@@ -225,7 +269,7 @@ class Board:
         self._ahead = ahead
         self._places: dict[int, Place] = {}
         self._taken: dict[int, list[tuple[Option, Want]]] = {}
-        self._heaps: dict[Want, list[tuple[tuple[int, ...], int, int]]] = {}
+        self._heaps: dict[Want, list[_Entry]] = {}
         self._exhausted: set[Want] = set()
         self._closed: set[int] = set()
 
@@ -239,7 +283,7 @@ class Board:
 
     def offer(self, want: Want, places: Iterable[Place]) -> None:
         """Give the candidates for a size; a place that is known keeps what was taken from it."""
-        heap: list[tuple[tuple[int, ...], int, int]] = []
+        heap: list[_Entry] = []
         self._heaps[want] = heap
         for place in places:
             self._push(heap, self._kept(place), want)
@@ -250,22 +294,30 @@ class Board:
                 self._push(heap, kept, want)
 
     def _kept(self, place: Place) -> Place:
-        """The place as the batch knows it: who holds what is learnt when somebody asks."""
+        """The place as the batch knows it: who holds what, and its parts, are learnt when asked."""
         kept = self._places.setdefault(place.num, place)
-        if kept.held is not None or place.held is None:
+        holders = kept.held is None and place.held is not None
+        cuts = kept.cuts is None and place.cuts is not None
+        if not holders and not cuts:
             return kept
         gone = self._taken.get(place.num, [])
         if kept.generation - len(gone) != place.generation:
             return kept
         for option, want in gone:
             place = taken(place, option, want)
+        place = replace(
+            place,
+            held=kept.held if place.held is None else place.held,
+            cuts=kept.cuts if place.cuts is None else place.cuts,
+        )
         self._places[place.num] = place
         return place
 
-    def _push(self, heap: list[tuple[tuple[int, ...], int, int]], place: Place, want: Want) -> None:
+    def _push(self, heap: list[_Entry], place: Place, want: Want) -> None:
         scored = _scored(place, want, self._ahead)
         if scored is not None:
-            heappush(heap, (*scored, place.generation))
+            score, mask, part = scored
+            heappush(heap, (score, mask, place.generation, part))
 
     def exhaust(self, want: Want) -> None:
         """There are no more candidates for this size: it is not to be looked for again."""
@@ -279,11 +331,11 @@ class Board:
         """The best option for this size now."""
         heap = self._heaps[want]
         while heap:
-            score, mask, generation = heap[0]
+            score, mask, generation, part = heap[0]
             open_ = score[-1] not in self._closed
             if open_ and self._places[score[-1]].generation == generation:
                 wish = self._places[score[-1]].wish
-                return Option(score[-1], generation, mask, score, wish)
+                return Option(score[-1], generation, mask, score, wish, part)
             heappop(heap)
         return None
 
@@ -297,12 +349,18 @@ class Board:
 
 def taken(place: Place, option: Option, want: Want) -> Place:
     """The place after an option was taken from it: one generation later."""
-    held = place.held
+    held, cuts, part = place.held, place.cuts, option.part
+    mask = option.mask if part is None else 1 << part.slot
     if held is not None:
-        held = (*held, Held(want.tenant, option.mask, want.terms.alone))
+        held = (*held, Held(want.tenant, mask, want.terms.alone))
+    if part is not None and cuts is not None:
+        cuts = tuple(
+            cut_after(cut, part, want.tenant) if cut.slot == part.slot else cut for cut in cuts
+        )
     return replace(
         place,
         generation=place.generation + 1,
         free_mask=place.free_mask & ~option.mask,
         held=held,
+        cuts=cuts,
     )

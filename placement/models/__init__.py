@@ -9,7 +9,7 @@ from placement.models.allocation import (
 )
 from placement.models.breaker import AutomaticAction, BreakerRule
 from placement.models.identity import IdentityDifference, NodeIdentity
-from placement.models.inventory import GpuDevice, Image, NodeFamily, Pool, Slot
+from placement.models.inventory import CutSlot, GpuDevice, Image, NodeFamily, Pool, Slot
 from placement.models.node import JoinToken, Node, NodeCredential, NodeDrain
 from placement.models.residue import SlotResidue
 from placement.models.task import NodeTask, TaskObservation
@@ -24,6 +24,7 @@ __all__ = [
     "ClaimDevice",
     "CleanupOverride",
     "CleanupProof",
+    "CutSlot",
     "GpuDevice",
     "IdentityDifference",
     "Image",

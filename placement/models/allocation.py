@@ -13,6 +13,7 @@ from admission.models import AdmissionRequest, Workload
 from gpuaas.kernel.models import Base, Stateful
 from gpuaas.kernel.models.base import Grant
 from placement import states
+from placement.domain.parts import KINDS
 from placement.domain.terms import Alone
 from placement.fields import SpanField
 from placement.models.inventory import Slot
@@ -95,7 +96,7 @@ class Allocation(Stateful):
 
 
 class Claim(Stateful):
-    """A durable hold of one slot, or of a whole node. It ends by proof, not by intent.
+    """A durable hold of a slot, of a part of one, or of a node. It ends by proof, not by intent.
 
     ``holder`` is the tenant, or the platform once cleanup is blocked: then the tenant
     neither pays nor is charged quota, and the capacity stays blocked.
@@ -128,6 +129,11 @@ class Claim(Stateful):
         ResourceClass, on_delete=models.PROTECT, db_index=False, db_constraint=False
     )
     amount_milli = models.BigIntegerField()
+    part = models.JSONField(
+        null=True,
+        help_text="The part of the slot that is held: kind, and profile, start, size or "
+        "milli, memory_mib; null for all of it.",
+    )
     state = states.CLAIM.field()
     holder = models.CharField(
         max_length=8, default="tenant", choices=[(x, x) for x in ("tenant", "platform")]
@@ -158,7 +164,12 @@ class Claim(Stateful):
                 name="no_double_claim",
                 expressions=[("node_num", RangeOperators.EQUAL), ("span", RangeOperators.OVERLAPS)],
                 condition=LIVE,
-            )
+            ),
+            models.CheckConstraint(
+                condition=Q(part__isnull=True)
+                | Q(slot_index__gte=0, slot__isnull=False, part__kind__in=KINDS),
+                name="a_part_is_of_a_slot",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -105,6 +105,12 @@ class Node(Stateful):
         help_text="Version of the GPU driver, part by part; empty is unknown.",
     )
     runtime = ArrayField(models.IntegerField(), default=list, db_default=[])
+    part_kinds = ArrayField(
+        models.CharField(max_length=5),
+        default=list,
+        db_default=[],
+        help_text="The kinds of parts of a GPU that its agent says it can make.",
+    )
 
     generation = models.BigIntegerField(default=0)
     slot_count = models.PositiveSmallIntegerField(default=0)

@@ -17,17 +17,21 @@ from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ConcurrentUpdate
 from placement.domain.compared import FIRST_CHOICE
 from placement.domain.fit import Option, Place, Want
+from placement.domain.parts import MIG, Part
 from placement.domain.sets import ANYHOW, Closeness
-from placement.snapshots import Target
+from placement.snapshots import Target, span_text
 from tenants.domain.names import slug_of
 from tenants.errors import QUOTA_REFUSALS, EnvelopeExceeded
 
 PROVISION_S = 600
 RUN_S = 1800
+SLOT_ORDER: Final = "fewest NUMA nodes and switches, then tightest fit"
+PART_ORDER: Final = "the most broken GPU that holds it, then what is left of use"
 ADMITTED, PLACED = "admission.admissionrequest.admit", "placement.allocation.place"
 _COMMIT: Final = (
     "SELECT item, num, mask, refused, tenant FROM placement_commit("
-    "%s::jsonb, %s::int[], %s::int[], %s::bigint[], %s::bigint[], %s::jsonb, %s::jsonb, %s)"
+    "%s::jsonb, %s::int[], %s::int[], %s::bigint[], %s::bigint[], %s::jsonb, %s::jsonb, %s, "
+    "%s::jsonb)"
 )
 SET_FOR_OPERATORS = ("part", "runner_up")
 """Of how close a set came: what names parts of the fleet."""
@@ -117,7 +121,7 @@ def _why(item: Item, options: Sequence[Option]) -> str:
     """Why this place: the order that decided; what only operators see comes last."""
     first = f"{FIRST_CHOICE}{json.dumps(options[0].explained())}"
     if not item.set_met:
-        return f"fewest NUMA nodes and switches, then tightest fit{first}"
+        return f"{PART_ORDER if item.want.part else SLOT_ORDER}{first}"
     return (
         "of the parts that hold the set, the one with least room left"
         f"{first}; in {item.set_met['part'] or 'the whole pool'}"
@@ -180,6 +184,22 @@ def _row(i: int, item: Item, options: Sequence[Option]) -> dict[str, Any]:
     }
 
 
+def _part_row(part: Part) -> dict[str, Any]:
+    """A part as the commit takes it. An instance is a device of its own; a share is none.
+
+    The GPU itself stays the slot's: nobody holds the whole of it while a part's span is held.
+    """
+    return {
+        "slot": part.slot,
+        "span": span_text(part.spans, part.slot),
+        "bits": part.bits,
+        "milli": part.milli,
+        "memory_mib": part.memory_mib,
+        "part": part.as_json(),
+        "uid": f"{part.start}:{part.size}" if part.kind == MIG else None,
+    }
+
+
 def _raise(code: str, tenant: str) -> NoReturn:
     if code == "GP002":
         raise ConcurrentUpdate("A queued request left the queue meanwhile.")
@@ -196,10 +216,11 @@ def commit(
     Raises the quota's refusal (with the tenant's id in its facts) or ConcurrentUpdate when the
     batch as a whole could not be written; then nothing was, and the transaction goes on.
     """
-    rows, places = [], []
+    rows, places, parts = [], [], []
     for i, (item, options) in enumerate(planned):
         rows.append(_row(i, item, options))
         places += [(i, o.num, o.generation, o.mask) for o in options]
+        parts += [None if o.part is None else _part_row(o.part) for o in options]
     heard = {kind: events.subscribers_of(kind) for kind in (ADMITTED, PLACED)}
     steps = workflow.initial_steps("allocation.create", ("admit", "place"), "provision")
     written = prepared.rows(
@@ -210,6 +231,7 @@ def commit(
             as_json(steps),
             as_json(heard),
             skip_locked,
+            as_json(parts) if any(parts) else None,
         ),
     )
     for _, _, _, code, tenant in written:

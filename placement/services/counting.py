@@ -12,3 +12,9 @@ def count_free(node: Node) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT placement_recount(%s)", [node.pk])
     node.refresh_from_db()
+
+
+def count_cuts(node: Node) -> None:
+    """Bring the node's cut slots alone to what it is; its row is locked and saved."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT placement_cut_recount(%s)", [node.pk])

@@ -17,9 +17,9 @@ from placement.domain.sets import NoPlan
 from placement.errors import SkuUnavailable
 from placement.services.bundle import Item, commit
 from placement.services.refusals import no_capacity, no_room_together
-from placement.services.search import pages
+from placement.services.search import nearest_to, one_locked, pages
 from placement.services.sets import set_plan
-from placement.snapshots import Target, locked, lookahead_of, nearest
+from placement.snapshots import Target, lookahead_of
 
 LOOKS = 3
 """How often a place is chosen without a lock before a node is locked first."""
@@ -176,7 +176,7 @@ def _place_locked(item: Item, where: Target, ahead: Sequence[Item]) -> Result:
         if not first:
             break
         with transaction.atomic():
-            places = [_left(p, gone) for p in locked(where, item.want, first[0].num)]
+            places = [_left(p, gone) for p in one_locked(where, item.want, first[0].num)]
             best = rank(places, item.want, limit=1, ahead=outlook)
             options = [replace(option, wish=first[0].wish) for option in best]
             done = commit([(item, options)], skip_locked=False) if options else {}
@@ -246,7 +246,7 @@ def _plan(items: Sequence[Item]) -> tuple[list[tuple[Item, list[Option]]], froze
             continue
         family = (item.where.pool_id, item.where.family_id)
         if item.holds and family not in kept:
-            node = nearest(item.where, item.want)
+            node = nearest_to(item.where, item.want)
             if node is not None:
                 kept[family] = node
                 for other in boards.values():

@@ -10,8 +10,10 @@ from django.db.models import Min
 from admission.domain.headroom import UNKNOWN, Headroom, Model, headroom
 from gpuaas.kernel.errors import FieldError, InvalidRequest
 from gpuaas.kernel.scope import platform_scope
+from placement.domain.mig import BOARDS
+from placement.domain.parts import MIB
 from placement.models import GpuDevice
-from tenants.models import Sku
+from tenants.models import PARTS, Sku
 
 _FIGURES: Final = {
     "parameters": 10**14,
@@ -63,4 +65,15 @@ def memory_of(
         gpus = slots or sku.slots_min
         if sku.shape == "baremetal":
             gpus = max(1, sku.units_milli // 1000)
-        return headroom(model, batch=batch or 1, gpu_bytes=_gpu_bytes(sku.family), gpus=gpus)
+        gpu_bytes = _gpu_bytes(sku.family)
+        if sku.shape in PARTS:
+            gpus, gpu_bytes = 1, _part_bytes(sku)
+        return headroom(model, batch=batch or 1, gpu_bytes=gpu_bytes, gpus=gpus)
+
+
+def _part_bytes(sku: Sku) -> int | None:
+    """The memory that goes with a part; of an instance the least that any board calls so."""
+    if sku.part_memory_mib is not None:
+        return sku.part_memory_mib * MIB
+    rows = [row for board in BOARDS if (row := board.profile(sku.part_profile))]
+    return min((row.memory_gb * 10**9 for row in rows), default=None)

@@ -17,7 +17,7 @@ from placement.errors import NodeStateRefused, NothingToApprove, ReasonMissing
 from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool, Slot
 from placement.models.node import Intended
 from placement.selectors.nodes import facts_of
-from placement.services.counting import count_free
+from placement.services.counting import count_cuts, count_free
 from placement.services.identities import one_slot_each_or_refuse
 from placement.services.slots import lay_out
 from placement.states import LIVE, NodeState, SlotState, TaskState
@@ -52,6 +52,7 @@ def refold(node: Node) -> Node:
         node.schedulable = may
         node.generation += 1
         node.save(update_fields=["schedulable", "generation"])
+        count_cuts(node)
     notify.publish(f"node:{node.pk}")
     return node
 

@@ -67,6 +67,9 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
                     [str(value), now, ids],
                 )
     orphans_take(row, message)
+    said = sorted(kind.value for kind in message.parts)
+    changed_parts = row.part_kinds != said
+    row.part_kinds = said
     changed_slots = residue_take(row, message, conditions, actor=node_actor(row))
     # What is wrong with some slots only is theirs: the node as a whole is well.
     health = Health.DEGRADED if blocking_codes(conditions) else Health.OK
@@ -82,6 +85,7 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
             "last_seen_at",
             "conditions",
             "health",
+            "part_kinds",
         ]
     )
     if changed:
@@ -91,7 +95,14 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
             actor=node_actor(row),
             after={"health": str(health), "conditions": [c["code"] for c in conditions]},
         )
-    if changed_slots:
+    if changed_parts:
+        events.record(
+            kind="placement.node.parts",
+            subject=row,
+            actor=node_actor(row),
+            after={"part_kinds": said},
+        )
+    if changed_slots or changed_parts:
         recount(row)
     elif changed:
         refold(row)

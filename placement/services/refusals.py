@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from admission.errors import ForbiddenByLocality
 from gpuaas.kernel.errors import ProductError
+from placement.domain.part_reasons import parts_refused
+from placement.domain.parts import PartAsk
 from placement.domain.reasons import Asked, refused
 from placement.domain.sets import NoPlan
 from placement.errors import NeverFits, PoolDedicated, SkuUnavailable
 from placement.services.bundle import Item
 from placement.services.search import found
-from placement.snapshots import ANYWHERE, Target, census, lookahead_of, size_of
+from placement.snapshots import (
+    ANYWHERE,
+    Target,
+    census,
+    lookahead_of,
+    part_census,
+    size_of,
+)
 
 TOLD = 4
 """How many kinds of parts a refusal's sentence names; its numbers have all."""
@@ -20,6 +30,8 @@ TOLD = 4
 def no_capacity(item: Item) -> ProductError:
     """Why nothing fits: the numbers, what each constraint removed, and the nearest miss."""
     where, family, want = item.where, item.authority.family, item.want
+    if want.part is not None:
+        return _no_part(item, want.part)
     if want.terms.tenants and str(item.authority.tenant_id) not in want.terms.tenants:
         return PoolDedicated(
             f"The pool {item.authority.pool} is for other tenants.",
@@ -94,6 +106,45 @@ def no_room_together(item: Item, found: NoPlan) -> ProductError:
     error.detail = f"{asked}{level}: {found.fitting} fit now (parts: {held}). {error.detail}"
     error.facts |= numbers
     return error
+
+
+def _no_part(item: Item, ask: PartAsk) -> ProductError:
+    """Why no cut slot gives this part: how many each constraint removed, and the nearest miss."""
+    where, family, want = item.where, item.authority.family, item.want
+    tenants = want.terms.tenants
+    if tenants and str(item.authority.tenant_id) not in tenants:
+        return PoolDedicated(
+            f"The pool {item.authority.pool} is for other tenants.",
+            pool=item.authority.pool,
+            never=True,
+        )
+    asked = Asked(0, False, False, want.terms)
+    groups = part_census(where, want) if where is not None else ()
+    account = parts_refused(groups, ask, asked, item.authority.tenant_id)
+    numbers: dict[str, Any] = {"part": str(ask), **account.as_json(), **want.terms.as_json()}
+    if where is not None and not where.near.anywhere:
+        anywhere = replace(where, near=ANYWHERE, prefer=())
+        if found(anywhere, want, lookahead_of(anywhere), at_once=1, limit=1):
+            return ForbiddenByLocality(
+                f"{item.authority.sku}: there is room for {ask} elsewhere, but not where this "
+                "has to run.",
+                never=not account.ever,
+                **where.near.as_json(),
+                **numbers,
+            )
+    if not account.ever:
+        return NeverFits(
+            f"{item.authority.sku}: no slot of {family} is cut so that it could ever give {ask}.",
+            family=family,
+            **numbers,
+        )
+    return SkuUnavailable(
+        f"{item.authority.sku} needs {ask}; the emptiest GPU that is cut for it has "
+        f"{account.largest_free}/1000 free.",
+        family=family,
+        pool=item.authority.pool,
+        **numbers,
+    )
 
 
 def _free_elsewhere(where: Target, item: Item) -> int:

@@ -14,7 +14,7 @@ from admission.domain.decide import Gate, Judge, Verdict, decide, place_of, wish
 from admission.domain.facts import Facts, Holding
 from admission.domain.locality import Conflict
 from admission.domain.policy import judge
-from admission.domain.sharing import OWN_TENANT, neighbours_of
+from admission.domain.sharing import OWN_TENANT, PART_MODES, eligible, neighbours_of
 from admission.models import Action, AdmissionRequest, Decision
 from admission.snapshots import Authority
 from gpuaas.kernel import clock, events, ids, prepared, workflow
@@ -23,6 +23,7 @@ from gpuaas.kernel.errors import FieldError, InvalidRequest, NotFound, ProductEr
 from gpuaas.kernel.transitions import advance
 from placement.domain.fit import Want
 from placement.domain.order import WHOLE_NODE, AllocationOrder
+from placement.domain.parts import MIG, SHARE, PartAsk
 from placement.domain.sets import LEVELS, Closeness, beside
 from placement.domain.terms import OWN, Alone, Terms
 from placement.services.bundle import Item, as_json
@@ -57,7 +58,34 @@ def _size(order: AllocationOrder, who: Authority) -> int:
                 errors=(FieldError("/slots", "not_allowed", "a whole node has no slot count"),),
             )
         return WHOLE_NODE
+    if who.shape in PART_MODES:
+        _one_part(order, who)
+        return 1
     return who.slots_min if order.slots is None else order.slots
+
+
+def _one_part(order: AllocationOrder, who: Authority) -> None:
+    """A part is leased alone: more of them are more allocations, or replicas of a workload."""
+    together = {"/together": order.together, "/close": order.close, "/apart": order.apart}
+    wrong = [field for field, wish in together.items() if wish]
+    if order.slots not in (None, 1):
+        wrong.insert(0, "/slots")
+    if wrong:
+        raise InvalidRequest(
+            f"{who.sku} is one part of one GPU: leave {wrong[0][1:]} out, and ask once for each.",
+            errors=tuple(
+                FieldError(field, "not_allowed", "a part is leased and placed by itself")
+                for field in wrong
+            ),
+        )
+
+
+def _part(who: Authority) -> PartAsk | None:
+    """The part that is sold, if it is one."""
+    if who.shape not in PART_MODES:
+        return None
+    kind = MIG if who.part_profile else SHARE
+    return PartAsk(kind, who.part_profile, who.part_milli or 0, who.part_memory_mib or 0)
 
 
 def _name(order: AllocationOrder, who: Authority, allocation_id: UUID) -> str:
@@ -98,6 +126,16 @@ def item_of(
     image = image_of(order, who.shape)
     count = ask.replicas
     amount = who.units_milli * max(size, 1) * count if takes_capacity else 0
+    part = _part(who)
+    neighbours = neighbours_of(order.sharing, tier_isolation=who.tier_isolation, shape=who.shape)
+    sharing = ask.sharing
+    if part is not None and sharing is None:
+        sharing = eligible(
+            "node" if neighbours == OWN_TENANT else PART_MODES[who.shape],
+            shape=who.shape,
+            tier_isolation=who.tier_isolation,
+            sku_isolation=who.sku_isolation,
+        )
     facts = Facts(
         actor=actor.name,
         may_write=actor.operator
@@ -138,8 +176,8 @@ def item_of(
         data_unknown=tuple(sorted(set(order.datasets) - {d.name for d in met.data})),
         storage=order.storage,
         stores=met.stores,
-        neighbours=neighbours_of(order.sharing, tier_isolation=who.tier_isolation, shape=who.shape),
-        sharing=ask.sharing,
+        neighbours=neighbours,
+        sharing=sharing,
         headroom=ask.headroom,
         hour=who.hour,
         weekday=who.weekday,
@@ -155,7 +193,8 @@ def item_of(
         size,
         who.exclusive_nic and size != WHOLE_NODE,
         terms,
-        who.tenant_id if matters else None,
+        who.tenant_id if matters or (part is not None and part.kind == SHARE) else None,
+        part,
     )
     where = _where(met, facts)
     allocation_id = ids.new_id()
@@ -185,7 +224,7 @@ def item_of(
         request_id=queued.pk if queued is not None else ids.new_id(),
         run_id=run_id or ids.new_id(),
         where=where,
-        places=met.places if where == met.where and not terms.bind else None,
+        places=met.places if where == met.where and not terms.bind and part is None else None,
         closeness=_closeness(ask),
         queued=queued is not None,
         action=ask.action,

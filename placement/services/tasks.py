@@ -25,6 +25,7 @@ from placement.models import (
     TaskObservation,
 )
 from placement.node_tasks import (
+    PART_CLEANUP_STEPS,
     REQUIRED_CLEANUP_STEPS,
     STEPS_THAT_MAY_NOT_APPLY,
     CompleteRequest,
@@ -319,7 +320,7 @@ def _proofs(task: NodeTask, message: CompleteRequest | FailRequest) -> None:
     by_slot = {entry.slot_index: entry for entry in message.evidence}
     keys = NodeCredential.objects.filter(node_id=task.node_id, revoked_at__isnull=True)
     signer = evidence_signer(task, message, set(keys.values_list("public_key", flat=True)))
-    required = [step.value for step in REQUIRED_CLEANUP_STEPS[TaskKind(task.kind)]]
+    always = [step.value for step in REQUIRED_CLEANUP_STEPS[TaskKind(task.kind)]]
     given = {
         slot["slot_index"]: slot
         for slot in task.params.get("slots", task.params.get("devices", []))
@@ -330,6 +331,7 @@ def _proofs(task: NodeTask, message: CompleteRequest | FailRequest) -> None:
     for claim in claims:
         indices = sorted(given) if claim.slot_index < 0 else [claim.slot_index]
         steps, missing = [], []
+        required = always if claim.part is None else [*always, *map(str, PART_CLEANUP_STEPS)]
         if by_slot and not signer:
             detail = "the node did not sign this evidence"
             missing.append(

@@ -3,6 +3,13 @@
 from placement.snapshots.counts import census
 from placement.snapshots.orders import Ask, Look, Usage, image_of, look, look_many
 from placement.snapshots.outlook import lookahead_of
+from placement.snapshots.part_counts import part_census
+from placement.snapshots.parts import (
+    part_candidates,
+    part_locked,
+    part_nearest,
+    span_text,
+)
 from placement.snapshots.places import ANYWHERE, Target, candidates, locked, nearest, size_of
 
 __all__ = [
@@ -19,5 +26,10 @@ __all__ = [
     "look_many",
     "lookahead_of",
     "nearest",
+    "part_candidates",
+    "part_census",
+    "part_locked",
+    "part_nearest",
     "size_of",
+    "span_text",
 ]

@@ -17,6 +17,7 @@ from placement.domain.fit import Place
 from placement.domain.order import AllocationOrder
 from placement.domain.terms import FREE, Terms, merged
 from placement.snapshots.places import FENCED, HELD, Target, held_of
+from tenants.models.catalogue import machine_of
 
 MOST_SLOTS = 32_767
 DEFAULT_IMAGES = {"gpu_slice": "ubuntu-24.04-cuda", "baremetal": "ubuntu-24.04-baremetal"}
@@ -45,7 +46,9 @@ SELECT who.*,
                 WHERE m.name = CASE WHEN ask.image <> '' THEN ask.image
                                     WHEN who.shape = 'baremetal' THEN %(metal)s::text
                                     ELSE %(slice)s::text END
-                  AND m.retired_at IS NULL AND m.shapes ? who.shape),
+                  AND m.retired_at IS NULL
+                  AND m.shapes ? CASE WHEN who.shape IN ('mig', 'gpu_share') THEN 'gpu_slice'
+                                      ELSE who.shape END),
        CASE WHEN ask.keys <> '{}' THEN (
             SELECT array_agg(ARRAY[k.id::text, k.public_key]) FROM tenants_sshkey k
              WHERE k.tenant_id = who.tenant_id AND k.id = ANY (ask.keys)) END,
@@ -152,7 +155,7 @@ class Look:
 
 def image_of(order: AllocationOrder, shape: str) -> str:
     """The image that is started: the one named, or the shape's own."""
-    return order.image or DEFAULT_IMAGES[shape]
+    return order.image or DEFAULT_IMAGES[machine_of(shape)]
 
 
 def _slots(order: AllocationOrder) -> int | None:

@@ -19,7 +19,7 @@ SELECT r.slots, sum(r.replicas)::int
   FROM (SELECT q.slots, q.replicas, q.pool, q.sku_id FROM admission_admissionrequest q
          ORDER BY q.id DESC LIMIT %(recent)s::int) AS r
   JOIN placement_pool p ON p.name = r.pool AND p.id = %(pool)s
-  JOIN tenants_sku s ON s.id = r.sku_id
+  JOIN tenants_sku s ON s.id = r.sku_id AND s.shape NOT IN ('mig', 'gpu_share')
   JOIN placement_nodefamily f ON f.name = s.family AND f.id = %(family)s
  GROUP BY r.slots
 """

@@ -10,6 +10,7 @@ from uuid import UUID
 from admission.domain.locality import Near, Wish
 from gpuaas.kernel import prepared
 from placement.domain.fit import Held, Place, Want
+from placement.domain.parts import CutState
 from placement.domain.terms import Alone, Own
 
 ANYWHERE = Near()
@@ -92,7 +93,7 @@ SELECT n.num FROM placement_node n
  LIMIT 1
 """
 )
-_LOCK: Final = "SELECT n.num FROM placement_node n WHERE n.num = %s FOR NO KEY UPDATE"
+LOCK: Final = "SELECT n.num FROM placement_node n WHERE n.num = %s FOR NO KEY UPDATE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def locked(where: Target, want: Want, num: int) -> list[Place]:
 
     Two statements: what is read after the lock must not come from before it.
     """
-    prepared.rows(_LOCK, (num,))
+    prepared.rows(LOCK, (num,))
     return [read_place(row) for row in prepared.rows(_ONE, {**params_of(where, want), "num": num})]
 
 
@@ -137,11 +138,11 @@ def nearest(where: Target, want: Want) -> int | None:
     return int(found[0][0]) if found else None
 
 
-def read_place(row: Sequence[Any]) -> Place:
-    """A place from its seven columns."""
+def read_place(row: Sequence[Any], *, cuts: tuple[CutState, ...] | None = None) -> Place:
+    """A place from its seven columns, with its cut slots where they were asked for."""
     num, generation, free, count, layout, exclusive, held = row
     known = None if held is None else held_of(held)
-    return Place(num, generation, free, count, layout, exclusive, known)
+    return Place(num, generation, free, count, layout, exclusive, known, cuts=cuts)
 
 
 def params_of(where: Target, want: Want) -> dict[str, Any]:

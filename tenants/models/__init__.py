@@ -20,7 +20,7 @@ from tenants.models.authority import (
     TierAssignment,
     TierVersion,
 )
-from tenants.models.catalogue import ResourceClass, Shape, Sku, SkuPrice, SlaTier
+from tenants.models.catalogue import PARTS, ResourceClass, Shape, Sku, SkuPrice, SlaTier
 from tenants.models.cohort import Cohort, CohortCounter
 from tenants.models.storage import Storage
 from tenants.models.tenancy import (
@@ -33,6 +33,7 @@ from tenants.models.tenancy import (
 )
 
 __all__ = [
+    "PARTS",
     "ApiToken",
     "BreakGlass",
     "BurstRule",

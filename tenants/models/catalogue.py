@@ -79,6 +79,17 @@ class Shape(models.TextChoices):
 
     BAREMETAL = "baremetal"
     GPU_SLICE = "gpu_slice"
+    MIG = "mig"
+    GPU_SHARE = "gpu_share"
+
+
+PARTS = (Shape.MIG, Shape.GPU_SHARE)
+"""The shapes that are a part of one GPU."""
+
+
+def machine_of(shape: str) -> str:
+    """The shape by which images are known: a part is given to a machine as a slice is."""
+    return Shape.GPU_SLICE if shape in PARTS else shape
 
 
 class Sku(Stateful):
@@ -94,7 +105,8 @@ class Sku(Stateful):
     pool = models.SlugField(max_length=60, default="default", help_text="Pool, by its name.")
     resource_class = models.ForeignKey(ResourceClass, on_delete=models.PROTECT)
     units_milli = models.PositiveIntegerField(
-        default=1000, help_text="Quota for one slot (or one node), in thousandths of the class."
+        default=1000,
+        help_text="Quota for one slot (part, node), in thousandths of the class.",
     )
     slots_min = models.PositiveSmallIntegerField(default=1)
     slots_max = models.PositiveSmallIntegerField(default=8)
@@ -102,6 +114,19 @@ class Sku(Stateful):
         default=False, help_text="Every slot must have a NIC that it shares with no other slot."
     )
     isolation = models.CharField(max_length=16, default="vm")
+    part_profile = models.CharField(
+        max_length=24,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The MIG profile that is sold, such as 1g.10gb.",
+    )
+    part_milli = models.PositiveSmallIntegerField(
+        null=True, help_text="The share of a GPU that is sold, in thousandths."
+    )
+    part_memory_mib = models.PositiveIntegerField(
+        null=True, help_text="The memory of a GPU that goes with the share, in MiB."
+    )
     state = states.SKU.field()
 
     publish = states.SKU.move("publish")
@@ -112,7 +137,33 @@ class Sku(Stateful):
             models.CheckConstraint(
                 condition=Q(slots_min__gte=1, slots_min__lte=F("slots_max"), units_milli__gt=0),
                 name="sku_sizes_make_sense",
-            )
+            ),
+            models.CheckConstraint(
+                condition=(
+                    Q(shape=Shape.MIG, part_milli__isnull=True, part_memory_mib__isnull=True)
+                    & ~Q(part_profile="")
+                )
+                | Q(
+                    shape=Shape.GPU_SHARE,
+                    part_profile="",
+                    part_milli__gte=1,
+                    part_milli__lte=1000,
+                    part_memory_mib__gte=1,
+                )
+                | (
+                    ~Q(shape__in=PARTS)
+                    & Q(
+                        part_profile="",
+                        part_milli__isnull=True,
+                        part_memory_mib__isnull=True,
+                    )
+                ),
+                name="sku_says_its_part",
+            ),
+            models.CheckConstraint(
+                condition=~Q(shape__in=PARTS) | Q(slots_max=1, exclusive_nic=False),
+                name="a_part_is_sold_alone",
+            ),
         ]
 
     def __str__(self) -> str:

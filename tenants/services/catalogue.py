@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from django.db import IntegrityError, transaction
 
 from gpuaas.kernel import errors, events
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
 from tenants.errors import NameTaken, SkuUnknown
-from tenants.models import ResourceClass, Shape, Sku, SkuPrice
+from tenants.models import PARTS, ResourceClass, Shape, Sku, SkuPrice
 
 
 def sku_named(name: str) -> Sku:
@@ -17,6 +19,33 @@ def sku_named(name: str) -> Sku:
     if sku is None:
         raise SkuUnknown(f"There is no SKU {name!r}.")
     return sku
+
+
+PART_ISOLATION: Final = {"mig": "mig", "gpu_share": "shared"}
+"""What a part isolates from those beside it on its GPU."""
+MOST_MIB: Final = 2**31 - 1
+
+
+def _part_or_refuse(shape: str, given: dict[str, Any]) -> None:
+    """Each shape has its own fields: all of them, and none of another's."""
+    wrong = []
+    if (shape == Shape.MIG) != bool(given["part_profile"]):
+        wrong.append(("/part_profile", "a MIG profile such as 1g.10gb for the shape mig alone"))
+    for field, most in (("part_milli", 1000), ("part_memory_mib", MOST_MIB)):
+        value = given[field]
+        if (shape == Shape.GPU_SHARE) != (value is not None) or (
+            value is not None and not 1 <= value <= most
+        ):
+            wrong.append((f"/{field}", f"1 to {most} for the shape gpu_share alone"))
+    if shape in PARTS and given["slots_max"] != 1:
+        wrong.append(("/slots_max", "a part is leased by itself: 1"))
+    if shape in PARTS and given["exclusive_nic"]:
+        wrong.append(("/exclusive_nic", "a part has no NIC of its own"))
+    if wrong:
+        raise errors.InvalidRequest(
+            f"{wrong[0][0][1:]}: {wrong[0][1]}.",
+            errors=tuple(errors.FieldError(at, "not_allowed", why) for at, why in wrong),
+        )
 
 
 @transaction.atomic
@@ -35,8 +64,25 @@ def sku_create(
     units_milli: int = 1000,
     exclusive_nic: bool = False,
     description: str = "",
+    part_profile: str = "",
+    part_milli: int | None = None,
+    part_memory_mib: int | None = None,
 ) -> Sku:
-    """A draft SKU with its price per unit and hour, in millionths."""
+    """A draft SKU with its price per unit and hour, in millionths.
+
+    A ``mig`` SKU names a profile; a ``gpu_share`` thousandths of a GPU and MiB of its memory.
+    Raises InvalidRequest naming what of this is missing, or does not belong to the shape.
+    """
+    _part_or_refuse(
+        shape,
+        {
+            "part_profile": part_profile,
+            "part_milli": part_milli,
+            "part_memory_mib": part_memory_mib,
+            "slots_max": slots_max,
+            "exclusive_nic": exclusive_nic,
+        },
+    )
     kind, _ = ResourceClass.objects.get_or_create(
         name=resource_class, defaults={"title": resource_class}
     )
@@ -54,6 +100,10 @@ def sku_create(
                 slots_min=slots_min,
                 slots_max=slots_max,
                 exclusive_nic=exclusive_nic,
+                isolation=PART_ISOLATION.get(shape, "vm"),
+                part_profile=part_profile,
+                part_milli=part_milli,
+                part_memory_mib=part_memory_mib,
             )
     except IntegrityError as taken:
         raise NameTaken(f"A SKU {name!r} exists already.") from taken

@@ -1,0 +1,101 @@
+"""How many cut slots of a pool are alike?  One aggregate, for the account of a refusal."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Final
+
+from gpuaas.kernel import clock, prepared
+from placement.domain.fit import Want
+from placement.domain.parts import CutState
+from placement.domain.reasons import Group
+from placement.domain.terms import Own
+from placement.snapshots.counts import KEPT, KEPT_S, SMALL
+from placement.snapshots.places import LIVE, Target
+
+_CENSUS: Final = (
+    """
+SELECT count(*)::int, q.*
+  FROM (SELECT n.state, NOT n.schedulable AND EXISTS (
+                    SELECT FROM placement_nodedrain d
+                     WHERE d.node_id = n.id AND d.slot_index IS NULL AND d.ended_at IS NULL
+               ) AS draining,
+               n.health, n.schedulable, n.intended,
+               (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
+                   AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
+                   AND (%(nodes)s::text[] = '{}' OR n.name = ANY (%(nodes)s)) AS near,
+               n.driver, n.runtime,
+               CASE WHEN %(own)s::bool THEN EXISTS (
+                    SELECT FROM placement_claim c
+                     WHERE c.node_num = n.num AND c.tenant_id = %(tenant)s AND c.state IN """
+    + LIVE
+    + """) END AS own,
+               k.cut, k.board, k.state AS used, k.free_milli, k.memory_mib, k.memory_used_mib,
+               k.holder, k.open
+          FROM placement_cutslot k JOIN placement_node n ON n.id = k.node_id
+         WHERE k.pool_id = %(pool)s AND k.family_id = %(family)s AND n.state <> 'retired') AS q
+ GROUP BY q.state, q.draining, q.health, q.schedulable, q.intended, q.near, q.driver, q.runtime,
+          q.own, q.cut, q.board, q.used, q.free_milli, q.memory_mib, q.memory_used_mib, q.holder,
+          q.open
+"""
+)
+Groups = tuple[tuple[Group, CutState], ...]
+_kept: OrderedDict[Any, tuple[float, Groups]] = OrderedDict()
+
+
+def part_census(where: Target, want: Want) -> Groups:
+    """The cut slots of a pool and family in groups that are alike in what is asked about.
+
+    Of a large pool the answer may be up to ``KEPT_S`` seconds old.
+    """
+    own = want.terms.own != Own.ANY
+    key = (where, want.tenant if own else None)
+    now = clock.monotonic()
+    found = _kept.get(key)
+    if found is not None and now - found[0] < KEPT_S:
+        return found[1]
+    near = where.near
+    rows = prepared.rows(
+        _CENSUS,
+        {
+            "pool": where.pool_id,
+            "family": where.family_id,
+            "zones": list(near.zones),
+            "racks": list(near.racks),
+            "nodes": list(near.nodes),
+            "own": own,
+            "tenant": want.tenant,
+        },
+    )
+    groups = tuple(_group(row) for row in rows)
+    if sum(group.hosts for group, _ in groups) > SMALL:
+        _kept[key] = (now, groups)
+        if len(_kept) > KEPT:
+            _kept.popitem(last=False)
+    else:
+        _kept.pop(key, None)
+    return groups
+
+
+def _group(row: Sequence[Any]) -> tuple[Group, CutState]:
+    slots, state, draining, health, takes, intended, here, driver, runtime, own, *cut = row
+    kind, board, used, free, memory, memory_used, holder, is_open = cut
+    group = Group(
+        hosts=slots,
+        state=state,
+        draining=draining,
+        health=health,
+        schedulable=takes,
+        intended=intended,
+        near=here,
+        driver=tuple(driver),
+        runtime=tuple(runtime),
+        slot_count=1,
+        free_count=1,
+        nic_free=0,
+        own=own,
+    )
+    # Where on the GPU the free milli are does not matter here.
+    taken = ((free, 1000),) if free < 1000 else ()
+    return group, CutState(-1, kind, board, used, taken, memory, memory_used, holder, is_open)

@@ -1,0 +1,168 @@
+"""On which hosts is there room for a part of a GPU?  By index probe, whatever the fleet's size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from gpuaas.kernel import prepared
+from placement.domain.fit import Place, Want
+from placement.domain.mig import BOARDS, SLOT_MILLI, states_by_preference
+from placement.domain.parts import MIG, CutState, PartAsk, Spans
+from placement.snapshots.places import FENCED, FITS, HELD, LOCK, Target, params_of, read_place
+
+_COLUMNS: Final = (
+    """
+SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mask,
+       CASE WHEN %(holders)s::bool OR """
+    + FENCED
+    + " THEN "
+    + HELD
+    + " END, placement_cuts(n.num)"
+)
+_HOME: Final = " k.pool_id = %(pool)s AND k.family_id = %(family)s AND k.open AND "
+_MIG: Final = (
+    _COLUMNS
+    + """
+  FROM unnest(%(boards)s::text[], %(states)s::int[]) WITH ORDINALITY AS level(board, state, at)
+ CROSS JOIN LATERAL (
+       SELECT n.* FROM placement_cutslot k JOIN placement_node n ON n.num = k.node_num
+        WHERE"""
+    + _HOME
+    + "k.cut = 'mig' AND k.board = level.board AND k.state = level.state AND "
+    + FITS
+    + """
+        ORDER BY k.node_num LIMIT %(limit)s::int + %(skip)s::int) AS n
+ WHERE level.board = ANY (ARRAY(
+           SELECT b FROM unnest(%(names)s::text[]) b
+            WHERE EXISTS (SELECT FROM placement_cutslot k WHERE"""
+    + _HOME
+    + """k.cut = 'mig' AND k.board = b)))
+ LIMIT %(limit)s::int OFFSET %(skip)s::int
+"""
+)
+_SHARE: Final = (
+    _COLUMNS
+    + """
+  FROM (VALUES (1), (2)) AS level(at)
+ CROSS JOIN LATERAL (
+       (SELECT n.* FROM placement_cutslot k JOIN placement_node n ON n.num = k.node_num
+        WHERE level.at = 1 AND"""
+    + _HOME
+    + """k.cut = 'share' AND k.holder = %(tenant)s AND k.free_milli >= %(milli)s::int
+          AND k.memory_mib - k.memory_used_mib >= %(memory)s::int AND """
+    + FITS
+    + """
+        ORDER BY k.free_milli, k.node_num LIMIT %(limit)s::int + %(skip)s::int)
+       UNION ALL
+       (SELECT n.* FROM placement_cutslot k JOIN placement_node n ON n.num = k.node_num
+        WHERE level.at = 2 AND"""
+    + _HOME
+    + """k.cut = 'share' AND k.holder IS NULL AND k.free_milli >= %(milli)s::int
+          AND k.memory_mib >= %(memory)s::int AND """
+    + FITS
+    + """
+        ORDER BY k.free_milli, k.node_num LIMIT %(limit)s::int + %(skip)s::int)) AS n
+ LIMIT %(limit)s::int OFFSET %(skip)s::int
+"""
+)
+_ONE: Final = _COLUMNS + " FROM placement_node n WHERE n.num = %(num)s::int AND " + FITS
+_NEAREST: Final = """
+SELECT k.node_num FROM placement_cutslot k JOIN placement_node n ON n.id = k.node_id
+ WHERE k.pool_id = %(pool)s AND k.family_id = %(family)s AND k.cut = %(cut)s AND n.schedulable
+   AND (k.cut = 'share' OR k.board = ANY (%(names)s::text[]))
+   AND (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
+   AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
+   AND (%(nodes)s::text[] = '{}' OR n.name = ANY (%(nodes)s))
+ ORDER BY NOT k.open, k.free_milli DESC, k.node_num, k.slot_index LIMIT 1
+"""
+
+
+def part_candidates(
+    where: Target, want: Want, ask: PartAsk, *, limit: int, skip: int = 0
+) -> tuple[list[Place], bool]:
+    """Nodes with a cut slot that has room, in the order of placement.domain.parts; and whether
+    there may be more. For shares the tenant's own GPUs come first, then those that are empty.
+
+    Each place has all cut slots of its node.
+    """
+    params = {**_params(where, want, ask), "limit": limit, "skip": skip}
+    rows = prepared.rows(_MIG if ask.kind == MIG else _SHARE, params)
+    places: dict[int, Place] = {}
+    for row in rows:
+        place = _place(row)
+        places.setdefault(place.num, place)
+    return list(places.values()), len(rows) == limit
+
+
+def part_locked(where: Target, want: Want, ask: PartAsk, num: int) -> list[Place]:
+    """One node as it is once its lock is had; empty if it takes nothing any more."""
+    prepared.rows(LOCK, (num,))
+    params = {**_params(where, want, ask), "num": num}
+    return [_place(row) for row in prepared.rows(_ONE, params)]
+
+
+def part_nearest(where: Target, want: Want, ask: PartAsk) -> int | None:
+    """The node that is nearest to holding this part one day: with the emptiest GPU cut for it."""
+    found = prepared.rows(_NEAREST, {**_params(where, want, ask), "cut": ask.kind})
+    return int(found[0][0]) if found else None
+
+
+def _params(where: Target, want: Want, ask: PartAsk) -> dict[str, Any]:
+    base = params_of(where, want)
+    if ask.kind != MIG:
+        return {**base, "milli": ask.milli, "memory": ask.memory_mib, "names": []}
+    levels = [
+        (board.name, state)
+        for board in BOARDS
+        if (row := board.profile(ask.profile))
+        for state in states_by_preference(board, row)
+    ]
+    boards, states = zip(*levels, strict=True) if levels else ((), ())
+    return {
+        **base,
+        "boards": list(boards),
+        "states": list(states),
+        "names": sorted(set(boards)),
+    }
+
+
+def _place(row: Sequence[Any]) -> Place:
+    return read_place(row[:7], cuts=cuts_of(row[7]))
+
+
+def cuts_of(text: str) -> tuple[CutState, ...]:
+    """What ``placement_cuts`` says, as values."""
+    return tuple(_cut(line) for line in text.split("\n")) if text else ()
+
+
+def _cut(line: str) -> CutState:
+    slot, cut, board, state, taken, memory, used, holder, is_open = line.split(" ")
+    return CutState(
+        slot=int(slot),
+        cut=cut,
+        board="" if board == "-" else board,
+        state=int(state),
+        taken=spans_within(taken, int(slot)),
+        memory_mib=int(memory),
+        memory_used_mib=int(used),
+        holder=None if holder == "-" else UUID(holder),
+        open=is_open == "1",
+    )
+
+
+def spans_within(text: str, slot: int) -> Spans:
+    """A multirange of the node's line as spans of one slot's thousand milli."""
+    parts = text.strip("{}").replace("[", "").split("),")
+    out = []
+    for part in parts if text != "{}" else ():
+        low, high = part.rstrip(")").split(",")
+        out.append((int(low) - slot * SLOT_MILLI, int(high) - slot * SLOT_MILLI))
+    return tuple(out)
+
+
+def span_text(spans: Spans, slot: int) -> str:
+    """Spans of a slot as a multirange of its node's line."""
+    base = slot * SLOT_MILLI
+    return "{" + ",".join(f"[{base + low},{base + high})" for low, high in spans) + "}"
