@@ -21,7 +21,7 @@ from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.stand_in import StandInDevices
 from nodeagent.host.cleanup.steps import Before, Devices, Done, device_step
 from nodeagent.host.cleanup.vfio import VfioDevices, wipe_disks
-from nodeagent.host.cleanup.xids import KernelLog
+from nodeagent.host.cleanup.xids import KernelLog, XidWatch
 from nodeagent.host.config import DeviceKind, HostConfig
 from nodeagent.host.helper.server import HelperServer
 from nodeagent.host.helper.verbs import Verbs
@@ -31,6 +31,7 @@ from nodeagent.host.records import Records
 from nodeagent.host.runtime.baremetal import BareHost
 from nodeagent.host.runtime.kvm import Probe, probe
 from nodeagent.host.runtime.machines import Machines
+from nodeagent.host.runtime.owners import Owners
 from nodeagent.host.telemetry import HostTelemetry, MetricsEndpoint
 from nodeagent.host.telemetry.exposition import render
 from nodeagent.host.wiring import wiring
@@ -100,7 +101,8 @@ def make_helper(config: HostConfig) -> HelperServer:
     hooks = Hooks(config.hooks)
     devices = _devices(config, report, nvml, boot)
     accelerated, runtime = choose_runtime(config)
-    machines = Machines(config, report, devices, hooks, accelerated)
+    owners = Owners(config.vm)
+    machines = Machines(config, report, devices, hooks, owners, accelerated)
     verbs = Verbs(
         records=Records(config.helper_folder / "tenancies"),
         report=report,
@@ -110,6 +112,7 @@ def make_helper(config: HostConfig) -> HelperServer:
         runtime=runtime,
         boot=boot,
         clock=SystemClock(),
+        owners=owners,
     )
     if runtime.works:
         verbs.resume()
@@ -156,13 +159,13 @@ def clean_here(config: HostConfig, told: Any) -> Done:
 def _devices(
     config: HostConfig, report: Callable[[], TopologyReport], nvml: Nvml, boot: str
 ) -> Devices:
-    user = config.vm.user
     if config.vm.devices is DeviceKind.STAND_IN:
-        return StandInDevices(config.helper_folder / "stand-ins", user)
+        return StandInDevices(config.helper_folder / "stand-ins")
     log_path = config.root / "dev/kmsg"
-    gpus = GpuCare(nvml, config.tools.nvidia_smi, KernelLog(log_path), boot)
+    watch = XidWatch(KernelLog(log_path), boot, config.helper_folder / "xids.json")
+    gpus = GpuCare(nvml, config.tools.nvidia_smi, watch, boot)
     eraser = NvmeEraser(config.tools.nvme)
-    return VfioDevices(config.root, report, gpus, eraser, PciBus(config.root), user)
+    return VfioDevices(config.root, report, gpus, eraser, PciBus(config.root))
 
 
 def _remembered(read: Callable[[], TopologyReport]) -> Callable[[], TopologyReport]:

@@ -19,6 +19,8 @@ CONFIG_PATH = Path("/etc/gpuaas-agent/agent.toml")
 _HOOK_NAMES = ("provision", "power", "network", "sanitise")
 _IMAGE_NAME = re.compile(r"[a-z0-9][a-z0-9._:/-]{0,119}")
 _MOST_HOOK_S = 7200
+# Below 1000 are the system's own users; above 31 bits tools disagree about what a number means.
+_LEAST_UID, _MOST_UIDS, _BEYOND_UID = 1000, 4096, 2**31
 
 
 class ConfigError(ValueError):
@@ -84,8 +86,9 @@ class VmConfig:
 
     emulate: machines may run without KVM (tests and demonstrations; far too slow for tenants).
     overhead_bytes: kept for the host of each slot's memory. huge_page: bytes of the host's huge
-    pages that back a machine's memory, 0 for ordinary pages. user: whom QEMU runs as; empty for
-    the helper's own user. grace_s: how long a machine may shut down by itself.
+    pages that back a machine's memory, 0 for ordinary pages. user: whose groups machines have;
+    empty lets them run as the helper's own user. uid_first, uid_count: the users of which each
+    machine gets one for itself. grace_s: how long a machine may shut down by itself.
     """
 
     emulate: bool = False
@@ -95,6 +98,8 @@ class VmConfig:
     ready_timeout_s: float = 600.0
     grace_s: float = 30.0
     user: str = ""
+    uid_first: int = 70_000
+    uid_count: int = 256
     huge_page: int = 0
     overhead_bytes: int = 4 * 1024**3
     firmware: Path | None = None
@@ -188,6 +193,13 @@ def _check(config: HostConfig) -> None:
             raise ConfigError(f"agent.baremetal needs the hooks {', '.join(missing)}")
     if config.images and not vm.user and not vm.emulate:
         raise ConfigError("vm.user is missing: a tenant's machine must not run as root")
+    if not (vm.uid_first >= _LEAST_UID and 1 <= vm.uid_count <= _MOST_UIDS):
+        raise ConfigError(
+            f"vm.uid_first must be {_LEAST_UID} or more and vm.uid_count 1 to {_MOST_UIDS}: "
+            "machines' users must be nobody else's"
+        )
+    if vm.uid_first + vm.uid_count > _BEYOND_UID:
+        raise ConfigError(f"vm.uid_first + vm.uid_count must stay below {_BEYOND_UID}")
 
 
 def _image(name: str, raw: Mapping[str, Any]) -> Image:

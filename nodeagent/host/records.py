@@ -17,6 +17,7 @@ from nodeagent.files import read_json, sync_folder, write_json
 from nodeagent.protocol import SlotDevices
 
 SLICE, BAREMETAL = "slice", "baremetal"
+NO_UID = -1
 _CLAIM = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
@@ -26,9 +27,10 @@ class Tenancy:
 
     present: its machine may be there; False once it was proven gone, when only traces are left.
     started: it has run, so that a machine that is not there has stopped.
-    boot: the host's boot in which it was handed over. errors: each GPU's error counters then.
-    host and port: where the tenant connects to. cleaned: by step, the slots that were cleaned in
-    the attempt that is under way.
+    boot: the host's boot in which it last ran; rebooted: it was handed over in an earlier one.
+    errors: each GPU's error counters at its beginning. host and port: where the tenant connects to.
+    cleaned: by step, the slots that were cleaned in the attempt that is under way. uid: whom its
+    machine runs as, and no other.
     """
 
     claim: str
@@ -48,6 +50,8 @@ class Tenancy:
     errors: dict[str, dict[str, int]] = field(default_factory=dict)
     attempt: int = -1
     cleaned: dict[str, list[int]] = field(default_factory=dict)
+    rebooted: bool = False
+    uid: int = NO_UID
 
     @property
     def indexes(self) -> set[int]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ class Bmc(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         self.power = "On"
+        self.points_to = ""
         self.calls: list[tuple[str, str, Any]] = []
         super().__init__(("127.0.0.1", 0), BmcHandler)
 
@@ -80,7 +82,11 @@ class BmcHandler(BaseHTTPRequestHandler):
         if told and "ResetType" in told:
             self.server.power = "On" if told["ResetType"] == "On" else "Off"
         content = json.dumps({"PowerState": self.server.power}).encode()
-        self.send_response(200 if allowed else 401)
+        if self.server.points_to:
+            self.send_response(307)
+            self.send_header("Location", self.server.points_to)
+        else:
+            self.send_response(200 if allowed else 401)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
@@ -91,16 +97,25 @@ class BmcHandler(BaseHTTPRequestHandler):
         """Tests look at the calls."""
 
 
-@pytest.fixture
-def bmc() -> Iterator[Bmc]:
-    """A running one."""
+@contextmanager
+def running() -> Iterator[Bmc]:
+    """One that answers while inside."""
     server = Bmc()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def bmc() -> Iterator[Bmc]:
+    """A running one."""
+    with running() as server:
+        yield server
 
 
 class Site:
@@ -190,6 +205,14 @@ def test_a_password_is_never_sent_in_the_clear_to_another_machine(site: Site) ->
     site.write()
     with pytest.raises(BackendError, match="https only"):
         site.hooks.call("power", "off", node="gpu-17")
+
+
+def test_a_login_is_not_taken_to_where_an_answer_points(site: Site, bmc: Bmc) -> None:
+    with running() as other:
+        bmc.points_to = other.address
+        with pytest.raises(BackendError, match="not followed") as error:
+            site.hooks.call("power", "off", node="gpu-17")
+        assert (error.value.code, other.calls) == ("hook_refused", [])
 
 
 def test_a_whole_host_is_isolated_by_the_sites_own_program(site: Site) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
-import pwd
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,8 +60,10 @@ def test_a_machine_has_the_tenants_key_outlives_the_agent_and_is_released_with_p
     stage.done(TaskKind.VM_PROVISION, stage.provision(0, 1), "make")
     machine = stage.machine("alloc-1")
     assert machine is not None
-    owner = pwd.getpwuid(Path(f"/proc/{machine.pid}").stat().st_uid).pw_name
-    assert owner == ("nobody" if os.geteuid() == 0 else getpass.getuser())
+    rooted = os.geteuid() == 0
+    assert machine.uid == (70_000 if rooted else os.geteuid())
+    sockets = (stage.folder / "run" / "machines" / "alloc-1").stat()
+    assert (sockets.st_uid, sockets.st_mode & 0o777) == (machine.uid, 0o700)
     with console_of(stage, "alloc-1") as console:
         console.ask("echo up $((20 + 1))", "up 21")
         # Asked once: of a second answer only the end may be heard.
@@ -96,6 +96,8 @@ def test_a_machine_has_the_tenants_key_outlives_the_agent_and_is_released_with_p
     assert stage.machine("alloc-1") is None
     assert stage.records == []
     assert stage.traces() == []
+    gone = stage.control.completed[-1][1].evidence[0].steps[0].detail
+    assert ("nothing runs as its user 70000" in gone) is rooted
     evidence = stage.control.completed[-1][1].evidence
     required = [step.value for step in REQUIRED_CLEANUP_STEPS[TaskKind.VM_RELEASE]]
     assert [[step.step for step in slot.steps if step.ok] for slot in evidence] == [required] * 2

@@ -8,7 +8,7 @@ Standard library only; installed beside the hooks. `site.json` in the same folde
                 "virtual_media": "https://bmc-17/redfish/v1/Managers/1/VirtualMedia/Cd",
                 "seed_folder": "/var/lib/gpuaas-seeds", "cleaner": "root@10.0.9.17",
                 "isolate": ["/usr/local/sbin/isolate-port", "gpu-17"],
-                "bridge": "br-tenants", "vm_user": "gpuaas-vm",
+                "bridge": "br-tenants",
                 "dhcp_folder": "/var/lib/gpuaas-dhcp",
                 "slot_addresses": ["10.0.1.100", "10.0.1.101"]}}
 """
@@ -78,6 +78,17 @@ def command(*argv: str, given: str = "", timeout_s: float = 60) -> str:
     return ran.stdout
 
 
+class _Nowhere(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection: whoever answers with one would be told the login."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        return None
+
+
+# Straight to the BMC: no proxy of the environment, and nowhere that its answer points to.
+_STRAIGHT = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Nowhere)
+
+
 class Bmc:
     """A node's management controller, by Redfish."""
 
@@ -118,9 +129,12 @@ class Bmc:
         request.add_header("Content-Type", "application/json")
         data = None if body is None else json.dumps(body).encode()
         try:
-            with urllib.request.urlopen(request, data, timeout=30) as answer:
+            with _STRAIGHT.open(request, data, timeout=30) as answer:
                 text = answer.read(_MOST_BYTES)
         except urllib.error.HTTPError as error:
+            if 300 <= error.code < 400:
+                detail = f"{method} {parts.path}: it answers with {error.code}, to another address"
+                raise HookFailed(f"{detail}, which is not followed", REFUSED) from error
             status = REFUSED if error.code in (400, 401, 403, 404, 405) else BUSY
             raise HookFailed(f"{method} {parts.path}: {error.code}", status) from error
         except OSError as error:

@@ -10,7 +10,7 @@ import pynvml
 
 from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed
-from nodeagent.host.cleanup.xids import BLOCKING, KernelLog
+from nodeagent.host.cleanup.xids import BLOCKING, XidsUnknown, XidWatch
 from nodeagent.host.commands import CommandError, run
 from nodeagent.host.nvml import GpuRecord, Nvml, NvmlSession, NvmlUnavailable, read_gpus
 
@@ -24,11 +24,15 @@ _MUST_NOT_GROW = ("ecc_uncorrected", "remapped_rows_failed", "remapped_rows_pend
 class GpuCare:
     """The GPUs of this host. boot: this boot's id, since the kernel's log begins with it."""
 
-    def __init__(self, nvml: Nvml, nvidia_smi: Path, log: KernelLog, boot: str) -> None:
+    def __init__(self, nvml: Nvml, nvidia_smi: Path, watch: XidWatch, boot: str) -> None:
         self._nvml = nvml
         self._nvidia_smi = nvidia_smi
-        self._log = log
+        self._watch = watch
         self._boot = boot
+
+    def look(self) -> None:
+        """Read on in the kernel's log. Raises OSError."""
+        self._watch.look()
 
     def counts(self, uuid: str) -> dict[str, int]:
         """The error counters that can be read now."""
@@ -101,11 +105,9 @@ class GpuCare:
         ]
         if now.get("remapped_rows_pending", 0):
             worse.append("a row waits to be remapped")
-        try:
-            since = before.since_us if before.boot == self._boot else 0
-            xids = self._log.xids(address, since)
-        except OSError as error:
-            raise StepFailed(f"the kernel's log cannot be read: {error.strerror}") from error
+        xids, gap = self._xids(address, before)
+        if gap:
+            worse.append(gap)
         fatal = sorted(set(xids) & BLOCKING)
         if fatal:
             worse.append(f"XID {', '.join(map(str, fatal))}")
@@ -114,6 +116,17 @@ class GpuCare:
         seen = ", ".join(f"{name} {count}" for name, count in sorted(now.items())) or "no counters"
         never = "" if earlier is not None else "; never handed out here"
         return Done("nvml_and_kernel_log", f"{seen}; {len(xids)} XIDs, none fatal{never}"[:1000])
+
+    def _xids(self, address: str, before: Before) -> tuple[list[int], str]:
+        """The XIDs since the claim began, and what keeps them from being all of them."""
+        here = before.boot == self._boot
+        gap = "" if here else "the host has booted since the claim began: its log before is gone"
+        try:
+            return self._watch.since(address, before.since_us if here else 0), gap
+        except XidsUnknown as error:
+            return [], gap or str(error)
+        except OSError as error:
+            raise StepFailed(f"the kernel's log cannot be read: {error.strerror}") from error
 
     def _used_bytes(self, uuid: str) -> int:
         with self._asked(uuid) as (session, record):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from nodeagent.host.cleanup.steps import StepFailed
+from nodeagent.host.runtime.owners import Owner
 from nodeagent.protocol import PCI_PATTERN
+from nodeagent.topology.pci import card_of, normal_address
 
 _VFIO = "vfio-pci"
+# PCI class codes of PCI-to-PCI bridges begin so.
+_BRIDGE = "0x0604"
 _ADDRESS = re.compile(PCI_PATTERN)
 _SETTLE_S = 5.0
 
@@ -38,19 +41,48 @@ class PciBus:
         link = self.folder(address) / "driver"
         return os.path.basename(os.readlink(link)) if link.is_symlink() else ""
 
-    def give_to_vfio(self, address: str, user: str) -> None:
-        """Bind a device for a machine that this user runs. Raises StepFailed."""
+    def group_others(
+        self, address: str, own: Collection[str], sold: Collection[str | None]
+    ) -> list[str]:
+        """What else is in the device's IOMMU group and not in `own`. Raises StepFailed.
+
+        Bridges do not count, since they go with what is below them; nor do other functions of the
+        same card, unless they are among the devices that are `sold` by themselves.
+        """
+        members = self.folder(address) / "iommu_group" / "devices"
+        cards = {card_of(one) for one in own}
+        found = []
+        for entry in members.iterdir() if members.is_dir() else ():
+            other = normal_address(entry.name)
+            if other is None or other in own or self._is_bridge(other):
+                continue
+            if other in sold or card_of(other) not in cards:
+                found.append(other)
+        return sorted(found)
+
+    def _is_bridge(self, address: str) -> bool:
+        try:
+            code = (self.folder(address) / "class").read_text("ascii", "replace").strip()
+        except (OSError, StepFailed):
+            return False
+        return code.startswith(_BRIDGE)
+
+    def give_to_vfio(self, address: str, owner: Owner | None) -> None:
+        """Bind a device for the machine of this user, None being this process'.
+
+        Raises StepFailed.
+        """
         if self.driver(address) != _VFIO:
             self._write(address, "driver_override", _VFIO)
             self._unbind(address)
             self._probe(address)
         if not self._settled(address, vfio=True):
             raise StepFailed(f"{address} was not taken by {_VFIO}; is the module loaded?")
-        if user:
+        if owner is not None:
             try:
-                shutil.chown(self.vfio_file(address), user)
-            except (OSError, LookupError) as error:
-                raise StepFailed(f"{address}: the group cannot be given to {user}") from error
+                os.chown(self.vfio_file(address), owner.uid, owner.gid)
+            except OSError as error:
+                raise StepFailed(f"{address}: the group cannot be given to its user") from error
 
     def take_back(self, address: str) -> str:
         """Give a device back to the host's own driver; gives its name. Raises StepFailed."""

@@ -7,12 +7,12 @@ really there for the next one to find.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from nodeagent.host.cleanup.looking import holders
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed
+from nodeagent.host.runtime.owners import Owner, give
 from nodeagent.host.runtime.spec import StandIn
 from nodeagent.protocol import SlotDevices
 
@@ -21,26 +21,23 @@ _PART = 1024 * 1024
 
 
 class StandInDevices:
-    """One file a slot. user: whom machines run as, '' for this process' own user."""
+    """One file a slot."""
 
-    def __init__(self, folder: Path, user: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._user = user
         folder.mkdir(parents=True, exist_ok=True)
         # Passed by the machines' user, listed by nobody.
         folder.chmod(0o711)
 
-    def attach(self, slots: Sequence[SlotDevices]) -> tuple[StandIn, ...]:
-        """Make the files that are not there yet. Raises StepFailed."""
+    def attach(self, slots: Sequence[SlotDevices], owner: Owner | None) -> tuple[StandIn, ...]:
+        """Make the files that are not there yet, and the machine's own. Raises StepFailed."""
         made = []
         for slot in slots:
             path = self.path(slot)
             try:
                 with path.open("ab") as stream:
                     stream.truncate(SIZE_BYTES)
-                path.chmod(0o600)
-                if self._user:
-                    shutil.chown(path, self._user)
+                give(path, owner)
             except OSError as error:
                 raise StepFailed(f"{path.name}: {error.strerror}") from error
             made.append(StandIn(path, f"slot{slot.slot_index}"))
@@ -49,6 +46,9 @@ class StandInDevices:
     def path(self, slot: SlotDevices) -> Path:
         """The file of a slot."""
         return self._folder / f"slot-{slot.slot_index}.img"
+
+    def look(self) -> None:
+        """Nothing passes by at a file."""
 
     def error_counts(self, slots: Sequence[SlotDevices]) -> dict[str, dict[str, int]]:
         """A file counts no errors."""

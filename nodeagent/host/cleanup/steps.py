@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from nodeagent.host.runtime.owners import Owner
 from nodeagent.host.runtime.spec import StandIn
 from nodeagent.protocol import CleanupStep, SlotDevices
 
@@ -26,7 +27,8 @@ class Done:
 class Before:
     """How things were when the slot was handed over. boot and since_us: when; counts: of its GPU.
 
-    counts is None when this host never handed the slot to the claim.
+    boot is empty when the host has booted since, whatever ran again by itself afterwards. counts is
+    None when this host never handed the slot to the claim.
     """
 
     boot: str
@@ -37,11 +39,16 @@ class Before:
 class Devices(Protocol):
     """A host's devices, real or stood in for. Every operation may be repeated."""
 
-    def attach(self, slots: Sequence[SlotDevices]) -> tuple[StandIn, ...]:
-        """Make the slots' devices ready for a machine; gives what stands in for them, if anything.
+    def attach(self, slots: Sequence[SlotDevices], owner: Owner | None) -> tuple[StandIn, ...]:
+        """Make the slots' devices ready for the machine of this user, None being this process'.
+
+        Gives what stands in for them, if anything.
 
         Raises StepFailed.
         """
+
+    def look(self) -> None:
+        """Take note of what passes by and would be gone when it is asked for. Raises OSError."""
 
     def error_counts(self, slots: Sequence[SlotDevices]) -> dict[str, dict[str, int]]:
         """Error counters by GPU, as far as they can be read."""

@@ -10,6 +10,7 @@ from nodeagent.host.cleanup.looking import holders, mounts
 from nodeagent.host.cleanup.nvme import NvmeEraser, namespaces_of
 from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed
+from nodeagent.host.runtime.owners import Owner
 from nodeagent.host.runtime.spec import SpecError, StandIn, pci_functions
 from nodeagent.protocol import NOT_APPLICABLE, DeviceMode, SlotDevices, TopologyReport
 
@@ -24,21 +25,38 @@ class VfioDevices:
         gpus: GpuCare,
         eraser: NvmeEraser,
         bus: PciBus,
-        user: str,
     ) -> None:
         self._root = root
         self._report = report
         self._gpus = gpus
         self._eraser = eraser
-        self._user = user
         self._bus = bus
 
-    def attach(self, slots: Sequence[SlotDevices]) -> tuple[StandIn, ...]:
-        """Bind everything to vfio-pci. Raises StepFailed."""
+    def attach(self, slots: Sequence[SlotDevices], owner: Owner | None) -> tuple[StandIn, ...]:
+        """Bind everything to vfio-pci, for the machine's user alone. Raises StepFailed."""
+        for slot in slots:
+            self._refuse_shared_group(self._addresses(slot))
         for slot in slots:
             for address in self._addresses(slot):
-                self._bus.give_to_vfio(address, self._user)
+                self._bus.give_to_vfio(address, owner)
         return ()
+
+    def _refuse_shared_group(self, addresses: Sequence[str]) -> None:
+        """VFIO gives whole groups: what shares one would be the machine's. Raises StepFailed."""
+        report = self._report()
+        sold = {gpu.pci for gpu in report.gpus} | {nic.pci for nic in report.nics}
+        sold |= {nvme.pci for nvme in report.nvmes}
+        for address in addresses:
+            beside = self._bus.group_others(address, addresses, sold)
+            if beside:
+                raise StepFailed(
+                    f"{address} shares its IOMMU group with {', '.join(beside)}, which the slot "
+                    "does not have: it cannot be given away alone"
+                )
+
+    def look(self) -> None:
+        """Read on in the kernel's log. Raises OSError."""
+        self._gpus.look()
 
     def error_counts(self, slots: Sequence[SlotDevices]) -> dict[str, dict[str, int]]:
         """What NVML counts now; nothing of a GPU that cannot be asked."""

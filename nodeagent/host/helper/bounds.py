@@ -25,6 +25,10 @@ class Bounds:
         self._report = report
         self._mark = mark
 
+    def uids(self) -> set[int]:
+        """The users of machines of which there is a record: until a cleanup was proven."""
+        return {one.uid for one in self._records.all()}
+
     def strays(self, known: set[str]) -> Iterator[SeenStray]:
         """Machines without a record.
 

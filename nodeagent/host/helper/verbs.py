@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from nodeagent.backend import BackendError
 from nodeagent.clock import Clock
@@ -27,10 +27,11 @@ from nodeagent.host.helper.wire import (
     SeenTenancy,
     Verb,
 )
-from nodeagent.host.records import BAREMETAL, SLICE, Records, Tenancy
+from nodeagent.host.records import BAREMETAL, NO_UID, SLICE, Records, Tenancy
 from nodeagent.host.runtime.baremetal import BareHost
 from nodeagent.host.runtime.kvm import Probe
 from nodeagent.host.runtime.machines import Machines
+from nodeagent.host.runtime.owners import Owners
 from nodeagent.host.runtime.spec import vm_name
 from nodeagent.protocol import (
     REQUIRED_CLEANUP_STEPS,
@@ -52,6 +53,14 @@ log = logging.getLogger("nodeagent.helper")
 _MARGIN_US = 1_000_000
 
 
+@dataclass
+class _ClaimTurn:
+    """Whose turn it is at one claim. wanted: how many have or wait for it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    wanted: int = 0
+
+
 class Verbs:
     """The helper's work. boot: this boot's id."""
 
@@ -65,6 +74,7 @@ class Verbs:
         runtime: Probe,
         boot: str,
         clock: Clock,
+        owners: Owners,
     ) -> None:
         self._records = records
         self._machines = machines
@@ -74,8 +84,9 @@ class Verbs:
         self._runtime = runtime
         self._boot = boot
         self._clock = clock
+        self._owners = owners
         self._turn = threading.Lock()
-        self._turns: dict[str, threading.Lock] = {}
+        self._turns: dict[str, _ClaimTurn] = {}
 
     def run(self, request: Request) -> Message | None:
         """Carry out one request. Raises BackendError."""
@@ -103,13 +114,17 @@ class Verbs:
                 continue
             try:
                 self._machines.start(self._machines.prepare(tenancy))
-                self._records.put(replace(tenancy, boot=self._boot, since_us=_since_us()))
+                self._records.put(replace(tenancy, boot=self._boot, rebooted=True))
             except BackendError as error:
                 log.warning("machine of %s not started again: %s", tenancy.claim, error)
 
     # Looking
 
     def _inspect(self) -> Inspection:
+        try:
+            self._devices.look()
+        except OSError as error:
+            log.warning("the kernel's log cannot be read: %s", error.strerror)
         records = self._records.all()
         return Inspection(
             tenancies=tuple(self._seen(one) for one in records),
@@ -152,6 +167,7 @@ class Verbs:
                 refuse_different(mine, kind, slots)
                 return
             self._bounds.refuse_taken(params.allocation_id, slots)
+            uid = self._owners.choose(self._bounds.uids()) if kind == SLICE else NO_UID
             self._records.put(
                 Tenancy(
                     claim=params.allocation_id,
@@ -164,6 +180,7 @@ class Verbs:
                     boot=self._boot,
                     since_us=_since_us(),
                     errors=self._devices.error_counts(slots) if kind == SLICE else {},
+                    uid=uid,
                 )
             )
 
@@ -238,9 +255,10 @@ class Verbs:
         if self._machines.is_there(claim):
             raise StepFailed("the machine is still there")
         counts = None if tenancy is None else tenancy.errors.get(slot.gpu_uuid, {})
-        boot, since = (
-            (self._boot, _since_us()) if tenancy is None else (tenancy.boot, tenancy.since_us)
-        )
+        if tenancy is None:
+            boot, since = self._boot, _since_us()
+        else:
+            boot, since = ("" if tenancy.rebooted else tenancy.boot), tenancy.since_us
         return device_step(self._devices, step, slot, Before(boot, since, counts))
 
     def _settle(self, request: Request) -> None:
@@ -273,9 +291,17 @@ class Verbs:
     @contextlib.contextmanager
     def _one_at_a_time(self, claim: str) -> Iterator[None]:
         with self._turn:
-            turn = self._turns.setdefault(claim, threading.Lock())
-        with turn:
-            yield
+            turn = self._turns.setdefault(claim, _ClaimTurn())
+            turn.wanted += 1
+        try:
+            with turn.lock:
+                yield
+        finally:
+            with self._turn:
+                turn.wanted -= 1
+                if not turn.wanted:
+                    # Nobody waits for it; a host lives through more claims than it can remember.
+                    del self._turns[claim]
 
 
 def _task_kind(params: Release) -> TaskKind:
@@ -284,5 +310,8 @@ def _task_kind(params: Release) -> TaskKind:
 
 
 def _since_us() -> int:
-    """Where the kernel's log is now, in its own time, with a margin for its rounding."""
-    return max(0, time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000 - _MARGIN_US)
+    """Where the kernel's log is now, in its own time, with a margin for its rounding.
+
+    The log's time is the counter's own, which no time server corrects.
+    """
+    return max(0, time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) // 1000 - _MARGIN_US)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
-import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +15,9 @@ from nodeagent.host.commands import CommandError, run
 from nodeagent.host.config import HostConfig, Image, NetworkKind
 from nodeagent.host.hooks import Hooks
 from nodeagent.host.qmp import QmpError
-from nodeagent.host.records import Tenancy
+from nodeagent.host.records import NO_UID, Tenancy
 from nodeagent.host.runtime import process
+from nodeagent.host.runtime.owners import Owner, Owners, give
 from nodeagent.host.runtime.seed import SeedFailed, seed_files, write_seed
 from nodeagent.host.runtime.spec import (
     Network,
@@ -47,12 +46,14 @@ class Machines:
         report: Callable[[], TopologyReport],
         devices: Devices,
         hooks: Hooks,
+        owners: Owners,
         accelerated: bool,
     ) -> None:
         self._config = config
         self._report = report
         self._devices = devices
         self._hooks = hooks
+        self._owners = owners
         self._accelerated = accelerated
 
     @property
@@ -77,16 +78,17 @@ class Machines:
         try:
             _reachable(folder)
             _reclaim(folder)
-            self._devices.attach(tenancy.slots)
+            owner = self._owner(tenancy)
+            self._devices.attach(tenancy.slots, owner)
             self._make_disk(image, folder / _DISK)
             files = seed_files(tenancy.claim, tenancy.hostname, image.user, tenancy.ssh_keys)
             write_seed(folder / _SEED, files, self._config.tools.xorriso)
-            self._give_to_user(folder)
+            _give_disks(folder, owner)
         except (StepFailed, SeedFailed) as error:
             raise _broken("attach_failed", str(error)) from error
         except OSError as error:
             raise _broken("attach_failed", f"{folder.name}: {error.strerror}") from error
-        return self._networked(tenancy)
+        return self._networked(tenancy, os.geteuid() if owner is None else owner.uid)
 
     def start(self, tenancy: Tenancy) -> None:
         """Start the machine, or let one go on that was started and not let run.
@@ -96,19 +98,23 @@ class Machines:
         folder = self._run(tenancy.claim)
         try:
             _reachable(folder)
-            self._own(folder)
-            spec = self._spec(tenancy)
-            if process.find(spec.uuid, self.mark) is None:
+            owner = self._owner(tenancy)
+            if owner is not None:
+                # For its sockets, which only it and root reach.
+                os.chown(folder, owner.uid, owner.gid)
+            spec = self._spec(tenancy, owner)
+            machine = process.find(spec.uuid, self.mark, tenancy.uid)
+            if machine is None:
                 argv = qemu_argv(spec, self._config)
-                process.start(argv, spec.uuid, spec.qmp_socket, self._config.vm.user)
-            process.go(spec.qmp_socket, cpu_pins(spec))
+                machine = process.start(argv, spec.uuid, spec.qmp_socket, owner)
+            process.go(machine, spec.qmp_socket, cpu_pins(spec))
         except (process.StartFailed, QmpError, SpecError, StepFailed, OSError) as error:
             detail = error.strerror if isinstance(error, OSError) else str(error)
             raise _broken("start_failed", f"the machine did not start: {detail}") from error
 
     def state(self, tenancy: Tenancy) -> VmState:
         """What the machine does now."""
-        if process.find(vm_uuid(tenancy.claim), self.mark) is None:
+        if process.find(vm_uuid(tenancy.claim), self.mark, tenancy.uid) is None:
             return VmState.STOPPED if tenancy.started else VmState.DEFINED
         seen = process.state(self._run(tenancy.claim) / "qmp.sock")
         return _STATES.get(seen, VmState.STOPPED)
@@ -126,6 +132,11 @@ class Machines:
             method, detail = how, f"process {found.pid} has ended"
         if process.find(uuid, self.mark) is not None:
             raise StepFailed("a machine with this claim's UUID is still there")
+        if tenancy is not None and tenancy.uid != NO_UID:
+            left = process.end_user(tenancy.uid)
+            if left:
+                raise StepFailed(f"processes of the machine's user do not end: {left}")
+            detail += f"; nothing runs as its user {tenancy.uid}"
         self._end_network(claim, tenancy)
         for folder in (sockets, self._folder(claim)):
             if folder.exists():
@@ -137,7 +148,14 @@ class Machines:
         """Whether the claim's machine has a process."""
         return process.find(vm_uuid(claim), self.mark) is not None
 
-    def _spec(self, tenancy: Tenancy) -> VmSpec:
+    def _owner(self, tenancy: Tenancy) -> Owner | None:
+        """Whom its machine runs as. Raises StepFailed."""
+        try:
+            return self._owners.of(tenancy.uid)
+        except KeyError:
+            raise StepFailed(f"there is no user {self._config.vm.user}") from None
+
+    def _spec(self, tenancy: Tenancy, owner: Owner | None) -> VmSpec:
         # A machine that was made before is made of the same again, also when a test's host says
         # that a device has moved: the addresses are looked up anew.
         return vm_spec(
@@ -149,7 +167,7 @@ class Machines:
             folder=self._folder(tenancy.claim),
             run=self._run(tenancy.claim),
             network=self._network(tenancy),
-            stand_ins=self._devices.attach(tenancy.slots),
+            stand_ins=self._devices.attach(tenancy.slots, owner),
             accelerated=self._accelerated,
         )
 
@@ -159,7 +177,7 @@ class Machines:
             return Network(mac, loopback=(tenancy.host, tenancy.port))
         return Network(mac, tap=tenancy.tap)
 
-    def _networked(self, tenancy: Tenancy) -> Tenancy:
+    def _networked(self, tenancy: Tenancy, uid: int) -> Tenancy:
         if self._config.vm.network is NetworkKind.LOOPBACK:
             host, port = loopback_address(tenancy.claim, self.mark)
             return replace(tenancy, host=host, port=port)
@@ -170,6 +188,7 @@ class Machines:
             hostname=tenancy.hostname,
             mac=mac_address(tenancy.claim),
             slots=sorted(tenancy.indexes),
+            uid=uid,
         )
         return replace(tenancy, tap=answer.tap(), host=answer.host(), port=answer.port())
 
@@ -197,16 +216,6 @@ class Machines:
             raise SeedFailed(f"qemu-img ended with {ran.status}: {ran.complaint}")
         os.replace(made, target)
 
-    def _give_to_user(self, folder: Path) -> None:
-        """The disks, and not their folder: whoever may write there chooses what root touches."""
-        for name in (_DISK, _SEED):
-            if self._config.vm.user and (folder / name).exists():
-                _give(folder / name, self._config.vm.user)
-
-    def _own(self, path: Path) -> None:
-        if self._config.vm.user:
-            shutil.chown(path, self._config.vm.user)
-
     def _folder(self, claim: str) -> Path:
         return self._config.helper_folder / "machines" / claim
 
@@ -226,22 +235,18 @@ def _reclaim(folder: Path) -> None:
     folder.chmod(0o711)
 
 
-def _give(path: Path, user: str) -> None:
-    """Hand one plain file over, never what a link points to. Raises StepFailed."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise StepFailed(f"{path.name} is not a plain file: {error.strerror}") from error
-    try:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-            raise StepFailed(f"{path.name} is not a plain file of its own")
-        os.fchmod(file, 0o600)
-        os.fchown(file, pwd.getpwnam(user).pw_uid, -1)
-    except KeyError:
-        raise StepFailed(f"there is no user {user}") from None
-    finally:
-        os.close(file)
+def _give_disks(folder: Path, owner: Owner | None) -> None:
+    """The disks, and not their folder: whoever may write there chooses what root touches.
+
+    Raises StepFailed.
+    """
+    for name in (_DISK, _SEED):
+        if not os.path.lexists(folder / name):
+            continue
+        try:
+            give(folder / name, owner)
+        except OSError as error:
+            raise StepFailed(f"{name} is not a plain file of its own: {error.strerror}") from error
 
 
 def _broken(code: str, detail: str) -> BackendError:

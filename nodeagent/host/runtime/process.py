@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import select
 import signal
 import subprocess
@@ -20,6 +19,8 @@ from pathlib import Path
 
 from nodeagent.host.commands import ENVIRONMENT
 from nodeagent.host.qmp import QmpError, connected, machine_uuid, run_state, thread_ids
+from nodeagent.host.records import NO_UID
+from nodeagent.host.runtime.owners import Owner, user_of
 
 _PROC = Path("/proc")
 _START_S = 20.0
@@ -32,11 +33,12 @@ class StartFailed(Exception):
 
 @dataclass(frozen=True)
 class Machine:
-    """A running QEMU. started: its start time in clock ticks since boot."""
+    """A running QEMU. started: its start time in clock ticks since boot. uid: whom it runs as."""
 
     pid: int
     started: int
     argv: tuple[str, ...]
+    uid: int = NO_UID
 
     @property
     def uuid(self) -> str:
@@ -72,14 +74,17 @@ def machines(proc: Path = _PROC) -> list[Machine]:
     return sorted(found, key=lambda one: one.pid)
 
 
-def find(uuid: str, mark: str, proc: Path = _PROC) -> Machine | None:
-    """The machine with this UUID, started here: the mark is among its arguments."""
-    return next((one for one in machines(proc) if one.uuid == uuid and one.bears(mark)), None)
+def find(uuid: str, mark: str, uid: int = NO_UID, proc: Path = _PROC) -> Machine | None:
+    """The machine with this UUID, started here: the mark is among its arguments.
+
+    uid: of the user that it must run as, since anybody may write those arguments.
+    """
+    found = (one for one in machines(proc) if one.uuid == uuid and one.bears(mark))
+    return next((one for one in found if uid in (NO_UID, one.uid)), None)
 
 
-def start(argv: Sequence[str], uuid: str, qmp_socket: Path, user: str) -> Machine:
+def start(argv: Sequence[str], uuid: str, qmp_socket: Path, owner: Owner | None) -> Machine:
     """Start a machine, stopped, and return it when it answers. Raises StartFailed."""
-    entry = pwd.getpwnam(user) if user else None
     qmp_socket.unlink(missing_ok=True)
     try:
         process = subprocess.Popen(
@@ -91,9 +96,9 @@ def start(argv: Sequence[str], uuid: str, qmp_socket: Path, user: str) -> Machin
             env=ENVIRONMENT,
             cwd="/",
             umask=0o077,
-            user=entry.pw_uid if entry else None,
-            group=entry.pw_gid if entry else None,
-            extra_groups=os.getgrouplist(user, entry.pw_gid) if entry else None,
+            user=owner.uid if owner else None,
+            group=owner.gid if owner else None,
+            extra_groups=owner.groups if owner else None,
         )
     except OSError as error:
         raise StartFailed(f"{argv[0]}: {error.strerror}") from error
@@ -113,18 +118,30 @@ def start(argv: Sequence[str], uuid: str, qmp_socket: Path, user: str) -> Machin
     raise StartFailed(said[-800:] or "QEMU did not answer in time")
 
 
-def go(qmp_socket: Path, pins: Sequence[int]) -> None:
+def go(machine: Machine, qmp_socket: Path, pins: Sequence[int], proc: Path = _PROC) -> None:
     """Pin a machine that was started stopped, and let it run; one that runs is left alone.
 
-    Raises QmpError, or OSError when a CPU is not there.
+    A guest that has taken over its QEMU may name any thread of the host: only those of the
+    machine's own process are pinned. Raises QmpError, StartFailed, or OSError when a CPU is not
+    there.
     """
     with connected(qmp_socket) as qmp:
         if run_state(qmp) not in ("prelaunch", "inmigrate"):
             return
         if pins:
-            for thread, cpu in zip(thread_ids(qmp), pins, strict=True):
-                os.sched_setaffinity(thread, {cpu})
+            _pin(thread_ids(qmp), pins, proc / str(machine.pid) / "task")
         qmp.command("cont")
+
+
+def _pin(named: Sequence[int], pins: Sequence[int], threads: Path) -> None:
+    """Each named thread to its CPU, once all of them are the process' own. Raises StartFailed."""
+    if len(named) != len(pins):
+        raise StartFailed(f"it names {len(named)} virtual CPUs instead of {len(pins)}")
+    foreign = [one for one in named if not (threads / str(one)).is_dir()]
+    if foreign:
+        raise StartFailed(f"it names thread {foreign[0]}, which is not its own")
+    for thread, cpu in zip(named, pins, strict=True):
+        os.sched_setaffinity(thread, {cpu})
 
 
 def state(qmp_socket: Path) -> str:
@@ -155,6 +172,29 @@ def end(machine: Machine, qmp_socket: Path, grace_s: float) -> str:
     raise StartFailed(f"process {machine.pid} does not end, not even when killed")
 
 
+def end_user(uid: int, proc: Path = _PROC) -> list[int]:
+    """Kill whatever still runs as a machine's own user; gives the processes that stay.
+
+    The user is nobody else's, so whatever it runs was left behind by its machine.
+    """
+    _reap()
+    handles: dict[int, int] = {}
+    try:
+        for entry in proc.iterdir():
+            if not entry.name.isdecimal() or user_of(entry) != uid:
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                handles[int(entry.name)] = os.pidfd_open(int(entry.name))
+                # Between the look and the handle the number may have gone to another process.
+                if user_of(entry) == uid:
+                    signal.pidfd_send_signal(handles[int(entry.name)], signal.SIGKILL)
+        return sorted(pid for pid, handle in handles.items() if not _gone(handle, _KILL_S))
+    finally:
+        for handle in handles.values():
+            os.close(handle)
+        _reap()
+
+
 _children: list[subprocess.Popen[bytes]] = []
 
 
@@ -175,7 +215,8 @@ def _machine(entry: Path) -> Machine | None:
     named = _after(argv, "-name").startswith("guest=gpuaas-")
     if not program.startswith(("qemu-system-", "qemu-kvm")) and not named:
         return None
-    return Machine(int(entry.name), started, tuple(argv))
+    uid = user_of(entry)
+    return None if uid is None else Machine(int(entry.name), started, tuple(argv), uid)
 
 
 def _after(argv: Sequence[str], option: str) -> str:

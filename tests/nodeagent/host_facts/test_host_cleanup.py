@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from nodeagent.host.cleanup.nvme import NvmeEraser
 from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed, device_step
 from nodeagent.host.cleanup.vfio import VfioDevices
-from nodeagent.host.cleanup.xids import BLOCKING, KernelLog
+from nodeagent.host.cleanup.xids import BLOCKING, KernelLog, XidsUnknown, XidWatch
 from nodeagent.host.discovery import discover
 from nodeagent.host.nvml import Nvml
 from nodeagent.protocol import CleanupStep, DeviceMode, SlotDevices
@@ -114,14 +115,15 @@ class Host:
         (block / "holders").mkdir(parents=True)
         (block / "dev").write_text("259:0\n")
         self.log = folder / "kmsg"
-        self.log.write_text("")
+        self.say((0, "Linux version 6.1.0"))
         self.program("nvidia-smi", "#!/bin/sh\nexit 0\n")
         self.program("nvme", NVME_TOOL.format(python=sys.executable, able=able, ends=ends))
         report = topology_report(discover(self.root, nvml), "host-1")
         self.bus = PciBus(self.root, self.kernel.put)
-        gpus = GpuCare(nvml, self.tools / "nvidia-smi", KernelLog(self.log), "boot-1")
+        self.watch = XidWatch(KernelLog(self.log), "boot-1", folder / "xids.json")
+        gpus = GpuCare(nvml, self.tools / "nvidia-smi", self.watch, "boot-1")
         eraser = NvmeEraser(self.tools / "nvme", sleep=lambda _: None)
-        self.devices = VfioDevices(self.root, lambda: report, gpus, eraser, self.bus, "")
+        self.devices = VfioDevices(self.root, lambda: report, gpus, eraser, self.bus)
         own = report.slots[0]
         self.slot = SlotDevices(
             0,
@@ -131,6 +133,12 @@ class Host:
             numa=own.numa,
             nic_mode=DeviceMode.EXCLUSIVE,
             nvme_mode=DeviceMode.EXCLUSIVE,
+        )
+
+    def say(self, *messages: tuple[int, str], first: int = 0) -> None:
+        """The kernel's log from its record `first` on: microseconds and text of each."""
+        self.log.write_text(
+            "".join(f"4,{first + n},{at},-;{text}\n" for n, (at, text) in enumerate(messages))
         )
 
     def program(self, name: str, text: str) -> None:
@@ -177,9 +185,9 @@ def host(make: Make) -> Host:
 
 
 def test_devices_go_to_a_machine_and_come_back_to_their_drivers(host: Host) -> None:
-    host.devices.attach([host.slot])
+    host.devices.attach([host.slot], None)
     assert [host.bus.driver(one) for one in (CARD, NIC, DISK)] == ["vfio-pci"] * 3
-    host.devices.attach([host.slot])
+    host.devices.attach([host.slot], None)
     done = host.do(CleanupStep.DEVICES_DETACHED)
     assert {one: host.bus.driver(one) for one in DRIVERS} == DRIVERS
     assert done.method == "driver_rebound"
@@ -193,11 +201,11 @@ def test_a_device_that_vfio_does_not_take_is_not_handed_over(
     monkeypatch.setattr("nodeagent.host.cleanup.pci._SETTLE_S", 0.05)
     host.kernel.stubborn.add(CARD)
     with pytest.raises(StepFailed, match="was not taken by vfio-pci"):
-        host.devices.attach([host.slot])
+        host.devices.attach([host.slot], None)
 
 
 def test_a_group_that_a_process_still_holds_is_not_taken_back(host: Host) -> None:
-    host.devices.attach([host.slot])
+    host.devices.attach([host.slot], None)
     host.process(4242, opened="vfio/7")
     with pytest.raises(StepFailed, match=r"still open in 4242 \(a-tenants-tool\)"):
         host.do(CleanupStep.DEVICES_DETACHED)
@@ -259,7 +267,7 @@ def test_a_process_with_a_device_open_fails_the_step(host: Host, opened: str) ->
 def test_a_process_that_may_not_be_looked_into_fails_the_step(
     host: Host, monkeypatch: pytest.MonkeyPatch, step: CleanupStep
 ) -> None:
-    host.devices.attach([host.slot])
+    host.devices.attach([host.slot], None)
     host.process(77)
     closed, look = host.root / "proc" / "77" / "fd", Path.iterdir
 
@@ -323,31 +331,105 @@ def test_a_nic_is_reset_and_a_slot_without_one_says_so(host: Host) -> None:
     assert host.do(CleanupStep.NVME_SANITISED).method == "volume_removed"
 
 
-def xid(number: int, at_us: int, address: str = "0000:1a:00") -> str:
-    """A line of the kernel's log."""
-    return f"4,{number + 100},{at_us},-;NVRM: Xid (PCI:{address}): {number}, pid=7, name=x\n"
+def xid(number: int, at_us: int, address: str = "0000:1a:00") -> tuple[int, str]:
+    """A message of the kernel's log."""
+    return at_us, f"NVRM: Xid (PCI:{address}): {number}, pid=7, name=x"
 
 
 @pytest.mark.parametrize("number", sorted(BLOCKING))
 def test_a_fatal_xid_since_the_claim_fails_the_step(host: Host, number: int) -> None:
-    host.log.write_text(xid(31, 50) + xid(number, 2_000))
+    host.say(xid(31, 50), xid(number, 2_000))
     with pytest.raises(StepFailed, match=f"XID {number}"):
         host.do(CleanupStep.GPU_ERROR_FREE, Before("boot-1", 1_000, {}))
 
 
 def test_errors_of_programs_of_others_and_of_before_do_not_count(host: Host) -> None:
-    host.log.write_text(
-        xid(79, 900) + xid(13, 2_000) + xid(31, 2_001) + xid(79, 2_002, "0000:1b:00") + "broken\n"
-    )
+    host.say(xid(79, 900), xid(13, 2_000), xid(31, 2_001), xid(79, 2_002, "0000:1b:00"))
+    with host.log.open("a") as stream:
+        stream.write(" a continuation\nbroken\n")
     done = host.do(CleanupStep.GPU_ERROR_FREE, Before("boot-1", 1_000, {}))
     assert done.method == "nvml_and_kernel_log"
     assert "2 XIDs, none fatal" in done.detail
 
 
-def test_after_a_boot_the_whole_log_counts(host: Host) -> None:
-    host.log.write_text(xid(79, 900))
-    with pytest.raises(StepFailed, match="XID 79"):
+def test_after_a_boot_nobody_knows_what_was_before_and_the_whole_log_counts(host: Host) -> None:
+    with pytest.raises(StepFailed, match="has booted since the claim began"):
         host.do(CleanupStep.GPU_ERROR_FREE, Before("an-earlier-boot", 1_000, {}))
+    host.say((0, "Linux version 6.1.0"), xid(79, 900))
+    with pytest.raises(StepFailed, match=r"has booted since.*XID 79"):
+        host.do(CleanupStep.GPU_ERROR_FREE, Before("", 1_000, {}))
+
+
+def test_a_log_that_was_overwritten_since_the_claim_is_not_a_clean_one(host: Host) -> None:
+    host.say((5_000_000, "usb 1-1: new device"), (6_000_000, "eth0: link up"), first=700)
+    with pytest.raises(StepFailed, match="overwritten: 4 seconds after the claim began"):
+        host.do(CleanupStep.GPU_ERROR_FREE, Before("boot-1", 1_000_000, {}))
+    # A claim that began after the oldest record that is left has its whole log.
+    done = host.do(CleanupStep.GPU_ERROR_FREE, Before("boot-1", 5_500_000, {}))
+    assert "0 XIDs" in done.detail
+
+
+def test_what_was_read_before_it_was_overwritten_still_counts(host: Host) -> None:
+    host.say((0, "Linux version 6.1.0"), xid(13, 2_000))
+    host.devices.look()
+    # The next records follow on, so nothing is missing although the old ones are gone.
+    host.say((3_000, "eth0: link up"), (4_000, "eth0: link down"), first=2)
+    done = host.do(CleanupStep.GPU_ERROR_FREE, Before("boot-1", 1_000, {}))
+    assert "1 XIDs, none fatal" in done.detail
+    host.say(xid(79, 5_000), first=4)
+    host.devices.look()
+    host.say((6_000, "eth0: link up"), first=5)
+    with pytest.raises(StepFailed, match="XID 79"):
+        host.do(CleanupStep.GPU_ERROR_FREE, Before("boot-1", 1_000, {}))
+    host.say((9_000, "eth0: link up"), first=9)
+    with pytest.raises(StepFailed, match="overwritten"):
+        host.do(CleanupStep.GPU_ERROR_FREE, Before("boot-1", 1_000, {}))
+
+
+def test_what_was_read_outlives_the_helper_and_not_the_boot(host: Host, tmp_path: Path) -> None:
+    log, kept = KernelLog(host.log), tmp_path / "xids.json"
+    host.say((0, "Linux version 6.1.0"), xid(79, 2_000))
+    host.devices.look()
+    host.say((3_000, "eth0: link up"), first=2)
+    assert XidWatch(log, "boot-1", kept).since(CARD, 1_000) == [79]
+    with pytest.raises(XidsUnknown, match="overwritten"):
+        XidWatch(log, "boot-2", kept).since(CARD, 1_000)
+    for damaged in ("{", "[]", '{"boot": 1, "other": 2}'):
+        kept.write_text(damaged)
+        with pytest.raises(XidsUnknown, match="overwritten"):
+            XidWatch(log, "boot-1", kept).since(CARD, 1_000)
+
+
+def test_an_empty_log_is_not_a_clean_one(host: Host) -> None:
+    host.log.write_text("")
+    with pytest.raises(StepFailed, match="no records"):
+        host.do(CleanupStep.GPU_ERROR_FREE)
+
+
+@pytest.mark.parametrize("beside", ["0000:44:00.0", "0000:1b:00.0"])
+def test_a_device_that_shares_its_group_with_anothers_is_given_to_nobody(
+    host: Host, beside: str
+) -> None:
+    group = host.root / "sys/kernel/iommu_groups/7/devices"
+    group.mkdir(parents=True)
+    for name in (CARD, f"{CARD[:-1]}1"):
+        (group / name).touch()
+    host.slot = replace(host.slot, nic=None, nic_mode=DeviceMode.NONE)
+    host.devices.attach([host.slot], None)
+    host.do(CleanupStep.DEVICES_DETACHED)
+    if beside == "0000:44:00.0":
+        folder = host.root / "sys/bus/pci/devices" / beside
+        folder.mkdir()
+        (folder / "class").write_text("0x060400\n")
+        (group / beside).touch()
+        # A bridge goes with what is below it.
+        host.devices.attach([host.slot], None)
+        host.do(CleanupStep.DEVICES_DETACHED)
+        (folder / "class").write_text("0x0c0330\n")
+    (group / beside).touch()
+    with pytest.raises(StepFailed, match=f"{CARD} shares its IOMMU group with {beside}"):
+        host.devices.attach([host.slot], None)
+    assert host.bus.driver(CARD) == "nvidia"
 
 
 def test_a_counter_that_grew_since_the_claim_fails_the_step(host: Host, fake: FakeNvml) -> None:
