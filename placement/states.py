@@ -90,12 +90,23 @@ class AutomaticState(TextChoices):
     LAPSED = "lapsed"
 
 
+class DriftState(TextChoices):
+    """Where a difference between what is wanted and what is seen stands."""
+
+    SEEN = "seen"
+    OPEN = "open"
+    ESCALATED = "escalated"
+    ACCEPTED = "accepted"
+    CLOSED = "closed"
+
+
 A, C, S, N, K = AllocationState, ClaimState, SlotState, NodeState, TaskState
-R, U = ResidueState, AutomaticState
+R, U, D = ResidueState, AutomaticState, DriftState
 
 LIVE_CLAIM = (C.RESERVED, C.ACTIVE, C.RELEASING, C.CLEANUP_BLOCKED)
 OPEN_RESIDUE = (R.FOUND, R.OVERRIDDEN)
 OPEN_AUTOMATIC = (U.HELD, U.ALLOWED, U.REJECTED)
+STANDING_DRIFT = (D.OPEN, D.ESCALATED)
 LIVE = [str(state) for state in LIVE_CLAIM]
 """The live states as the database has them."""
 
@@ -203,4 +214,18 @@ AUTOMATIC = Lifecycle(
         Edge("lapse", (U.HELD, U.ALLOWED, U.REJECTED), U.LAPSED, "platform"),
     ),
     final=(U.TAKEN, U.LAPSED),
+)
+
+DRIFT = Lifecycle(
+    "placement.drift",
+    DriftState,
+    initial=D.SEEN,
+    edges=(
+        Edge("count", (D.SEEN,), D.OPEN, "platform"),
+        Edge("escalate", (D.OPEN,), D.ESCALATED, "platform"),
+        Edge("accept", (D.OPEN, D.ESCALATED), D.ACCEPTED, "operator"),
+        Edge("ask", (D.ESCALATED,), D.OPEN, "operator"),
+        Edge("close", (D.OPEN, D.ESCALATED, D.ACCEPTED), D.CLOSED, "platform"),
+    ),
+    final=(D.CLOSED,),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuaas.kernel import ticks
 from placement.services.breaker import held_sweep
 from placement.services.differences import boots_sweep
+from placement.services.drift import drift_sweep
 from placement.services.endings import deletions_sweep
 from placement.services.observed import silence_sweep
 from placement.services.projections import projections_refresh
@@ -20,3 +21,4 @@ ticks.register("placement.deletions", 5.0, deletions_sweep)
 ticks.register("placement.spending", 60.0, spend_sweep)
 ticks.register("placement.boots", 15.0, boots_sweep)
 ticks.register("placement.held", 60.0, held_sweep)
+ticks.register("placement.drift", 15.0, drift_sweep)

@@ -8,6 +8,7 @@ from placement.models.allocation import (
     CleanupProof,
 )
 from placement.models.breaker import AutomaticAction, BreakerRule
+from placement.models.drift import Drift
 from placement.models.identity import IdentityDifference, NodeIdentity
 from placement.models.inventory import CutSlot, GpuDevice, Image, NodeFamily, Pool, Slot
 from placement.models.node import JoinToken, Node, NodeCredential, NodeDrain
@@ -25,6 +26,7 @@ __all__ = [
     "CleanupOverride",
     "CleanupProof",
     "CutSlot",
+    "Drift",
     "GpuDevice",
     "IdentityDifference",
     "Image",

@@ -15,6 +15,13 @@ from placement.selectors.blocks import (
     residue_left,
     slot_blocks,
 )
+from placement.selectors.drift import (
+    drift_list,
+    drift_of_node,
+    drift_standing,
+    held_by_pool,
+    held_list,
+)
 from placement.selectors.holdings import Held, Holdings, holdings_of
 from placement.selectors.identity import Differing, differences_of, identity_of
 from placement.selectors.leases import deliverable_milli, leases_of_tenant, leases_of_tier
@@ -53,8 +60,13 @@ __all__ = [
     "blocks_on",
     "deliverable_milli",
     "differences_of",
+    "drift_list",
+    "drift_of_node",
+    "drift_standing",
     "event_actor",
     "event_facts",
+    "held_by_pool",
+    "held_list",
     "holdings_of",
     "identity_of",
     "image_list",

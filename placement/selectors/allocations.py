@@ -17,6 +17,7 @@ from placement.domain.compared import FIRST_CHOICE, choice_in, compared
 from placement.domain.truth import FourStates, Truth, expected_presence, phase
 from placement.errors import NODE_SILENT
 from placement.models import Allocation, Node, NodeTask
+from placement.selectors.drift import drift_codes
 from placement.states import AllocationState, TaskState
 
 LATE_S = 60
@@ -91,15 +92,20 @@ def allocation_states(row: Allocation) -> dict[str, Any]:
         row.state, "released"
     )
     as_of = max(t for t in (row.state_since, row.observed_at) if t is not None)
+    expected, differs = expected_presence(row.state), drift_codes(allocation_id=row.pk)
     states = FourStates(
         desired=Truth(want, row.release_asked_at or row.created_at, "the tenant's request"),
-        observed=Truth(row.observed, row.observed_at, "the host's report", row.observed_detail),
+        observed=Truth(
+            row.observed,
+            row.observed_at,
+            "the host's report",
+            row.observed_detail or ", ".join(differs),
+        ),
         executing=_executing(row),
         projected=Truth(shown, as_of, "computed from the parts"),
     )
-    expected = expected_presence(row.state)
     drift = {
-        "observed": bool(expected) and row.observed not in (expected, "unknown"),
+        "observed": bool(differs) or (bool(expected) and row.observed not in (expected, "unknown")),
         "projected": shown != row.state,
     }
     return states.as_json(now, drift=drift)

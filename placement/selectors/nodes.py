@@ -16,6 +16,7 @@ from placement.domain.picture import ClaimFact, NodePicture, SlotFact, picture_f
 from placement.domain.residue import blocking_codes
 from placement.domain.truth import FourStates, Truth
 from placement.models import Claim, Node, NodeDrain, NodeTask, Slot, SlotResidue
+from placement.selectors.drift import drift_codes
 from placement.states import LIVE, ResidueState, SlotState, TaskState
 
 _FACTS = """
@@ -160,7 +161,7 @@ def node_states(node: Node) -> dict[str, Any]:
         .order_by("-state", "-created_at")
         .first()
     )
-    actual = posture_of(node)
+    actual, differs = posture_of(node), drift_codes(node_id=node.pk)
     codes = ", ".join(sorted({c["code"] for c in node.conditions}))
     desired = f"{node.state}, for {node.intended}"
     states = FourStates(
@@ -170,7 +171,9 @@ def node_states(node: Node) -> dict[str, Any]:
             "the operator's decision",
             drain.reason if drain else "",
         ),
-        observed=Truth(codes or node.health, node.observed_at, "the host's report"),
+        observed=Truth(
+            codes or node.health, node.observed_at, "the host's report", ", ".join(differs)
+        ),
         executing=Truth(
             f"{task.kind} {task.state}" if task else "idle",
             task.state_since if task else node.last_seen_at,
@@ -184,7 +187,7 @@ def node_states(node: Node) -> dict[str, Any]:
         ),
     )
     drift = {
-        "observed": node.health != "ok" or bool(node.conditions),
+        "observed": node.health != "ok" or bool(node.conditions) or bool(differs),
         "projected": node.projected.get("posture") != actual,
     }
     return states.as_json(now, drift=drift) | {"posture": actual}

@@ -15,8 +15,8 @@ from placement.models.allocation import Observed
 from placement.models.node import Health
 from placement.node_tasks import ObservedAnswer, ObservedReport
 from placement.services.agents import node_actor
+from placement.services.drift import drift_nudge
 from placement.services.nodes import locked, recount, refold
-from placement.services.orphans import orphans_take
 from placement.services.residue import residue_take
 from placement.states import AllocationState, NodeState
 
@@ -66,7 +66,6 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
                     "observed_detail = '' WHERE id = ANY (%s)",
                     [str(value), now, ids],
                 )
-    orphans_take(row, message)
     said = sorted(kind.value for kind in message.parts)
     changed_parts = row.part_kinds != said
     row.part_kinds = said
@@ -106,6 +105,9 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
         recount(row)
     elif changed:
         refold(row)
+    lost = [a.pk for a in held if a.state == AllocationState.ACTIVE and str(a.pk) not in seen]
+    if changed or lost:
+        drift_nudge(row.pk)
     return ObservedAnswer(server_time=int(now.timestamp()))
 
 

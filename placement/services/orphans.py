@@ -10,41 +10,27 @@ of the devices, the host refuses. What was never ours is reported and never touc
 from __future__ import annotations
 
 from datetime import timedelta
-from uuid import UUID
 
 from gpuaas.kernel import clock, events, ids
 from gpuaas.kernel.actor import system
-from placement.models import Allocation, Node, NodeTask
-from placement.node_tasks import ObservedReport
-from placement.states import AllocationState, TaskState
+from placement.models import Allocation, NodeTask
+from placement.states import TaskState
 
 WATCH = system("watch")
-ORPHAN_AFTER_S = 60
-"""A report may have been under way when the release ended."""
-MOST_TRIES = 3
 RELEASE_S = 900
 
 
-def orphans_take(node: Node, message: ObservedReport) -> int:
-    """Order the release of machines whose allocation on this node has ended; how many orders."""
-    names = {vm.claim_ref: vm.name for vm in message.vms if vm.claim_ref is not None}
-    known = [key for key in map(_uuid, names) if key is not None]
-    if not known:
-        return 0
-    before = clock.db_now() - timedelta(seconds=ORPHAN_AFTER_S)
-    ended = Allocation.objects.filter(
-        pk__in=known, node=node, state=AllocationState.RELEASED, released_at__lt=before
-    )
-    return sum(_order(row, names.get(str(row.pk), "")) for row in ended)
+def orphan_order(row: Allocation, name: str) -> bool:
+    """Order the release of the machine of an allocation that has ended; False when it is at work.
 
-
-def _order(row: Allocation, name: str) -> bool:
+    How often is said by whoever asks (``domain.drift``).
+    """
     ours = NodeTask.objects.filter(allocation=row)
     if ours.filter(state__in=[TaskState.PENDING, TaskState.LEASED]).exists():
         return False
     tries = ours.filter(kind__endswith="release", created_at__gt=row.released_at).count()
     given = ours.filter(kind__endswith="provision").order_by("created_at").first()
-    if tries >= MOST_TRIES or given is None:
+    if given is None:
         return False
     whole = row.slots == 0
     part = "devices" if whole else "slots"
@@ -69,10 +55,3 @@ def _order(row: Allocation, name: str) -> bool:
         facts={"machine": name, "node": row.node.name, "try": tries + 1},
     )
     return True
-
-
-def _uuid(text: str | None) -> UUID | None:
-    try:
-        return UUID(text)
-    except (TypeError, ValueError):
-        return None

@@ -10,9 +10,11 @@ import pytest
 from gpuaas.kernel import clock
 from gpuaas.kernel.models import Event
 from nodeagent.protocol import FailRequest, ObservedDevices, ObservedReport, ObservedVm, VmState
-from placement.models import Allocation, CleanupProof, NodeTask
-from placement.services import observed, orphans, tasks
+from placement.domain.drift import KINDS
+from placement.models import Allocation, CleanupProof, Drift, NodeTask
+from placement.services import observed, tasks
 from placement.services.allocations import allocation_release
+from placement.services.drift import drift_reconcile
 from tests.builders import Host, TenantWorld, a_catalogue, a_host, a_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -27,6 +29,7 @@ def sees(host: Host, *claims: str) -> None:
     )
     report = ObservedReport(host.boot, host.seq, 0, vms, ObservedDevices(), ())
     observed.node_observed(node=host.fresh(), message=report)
+    drift_reconcile(node_ids=[host.node.pk])
 
 
 def ended(world: TenantWorld, host: Host, ago_s: int = 120) -> Allocation:
@@ -80,13 +83,16 @@ def test_the_machine_of_an_ended_allocation_is_released_and_no_other(host: Host)
 
 def test_an_orphan_that_does_not_go_is_not_asked_about_for_ever(host: Host) -> None:
     gone = ended(a_tenant("acme"), host)
-    for _ in range(orphans.MOST_TRIES + 3):
+    most = KINDS["released_but_present"].most
+    for _ in range(most + 3):
+        Drift.objects.update(next_try_at=clock.db_now())
         sees(host, str(gone.pk))
         for task in host.lease():
             answer = FailRequest(task.lease_epoch, host.boot, "device_in_use", "", retryable=False)
             tasks.task_fail(node=host.fresh(), task_id=task.pk, message=answer)
     orders = Event.objects.filter(kind="placement.allocation.orphan")
-    assert orders.count() == orphans.MOST_TRIES
+    assert orders.count() == most
+    assert Drift.objects.get(kind="released_but_present").state == "escalated"
     assert {c["code"] for c in host.fresh().conditions} == {"unknown_vm"}
 
 

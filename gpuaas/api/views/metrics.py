@@ -46,6 +46,7 @@ class Collector:
         yield self._tasks()
         yield self._runs()
         yield from self._outbox()
+        yield from self._drift()
         parked = GaugeMetricFamily("gpuaas_parked_requests", "Requests parked in this process")
         parked.add_metric([], hub.parked)
         yield parked
@@ -155,6 +156,26 @@ class Collector:
         first = waiting["first"]
         age.add_metric([], max(0.0, (clock.db_now() - first).total_seconds()) if first else 0)
         yield age
+
+    def _drift(self) -> Iterator[Metric]:
+        count = GaugeMetricFamily(
+            "gpuaas_reconcile_drift", "Differences that stand, by kind", labels=["kind"]
+        )
+        oldest = GaugeMetricFamily(
+            "gpuaas_reconcile_drift_oldest_age_seconds", "Age of the oldest", labels=["kind"]
+        )
+        now = clock.db_now()
+        for one in selectors.drift_standing():
+            count.add_metric([one.kind], one.count)
+            oldest.add_metric([one.kind], max(0.0, (now - one.oldest).total_seconds()))
+        yield count
+        yield oldest
+        held = GaugeMetricFamily(
+            "gpuaas_breaker_held", "Automatic actions that the breaker holds", labels=["pool"]
+        )
+        for pool, waiting in sorted(selectors.held_by_pool().items()):
+            held.add_metric([pool], waiting)
+        yield held
 
 
 def postures() -> Counter[tuple[str, str]]:
