@@ -36,6 +36,7 @@ class DecidedTenantAdmin(TenantAdmin):
         "Approve",
         "The tenant may lease what its envelopes allow, from this moment on.",
         _approve,
+        needs="tenants:write",
         states=TENANT.edges["approve"].sources,
     )
     reject = reasoned(
@@ -43,6 +44,7 @@ class DecidedTenantAdmin(TenantAdmin):
         "Reject",
         "The tenant never gets anything. It cannot be undone.",
         _reject,
+        needs="tenants:write",
         states=TENANT.edges["reject"].sources,
     )
 

@@ -86,6 +86,7 @@ class NodeAdmin(RecordAdmin):
         "Every verified slot can be leased from this moment on. A node without a family gets "
         "the one family with as many slots; where several fit, approve it in the console.",
         _approve,
+        needs="nodes:write",
         states=(NodeState.VERIFYING, NodeState.READY),
     )
     drain = reasoned(
@@ -93,16 +94,23 @@ class NodeAdmin(RecordAdmin):
         "Drain",
         "Nothing new is placed on it. What is claimed stays until it is released.",
         _drain,
+        needs="nodes:write",
         states=IN_FLEET,
     )
     undrain = reasoned(
-        "undrain", "End the drain", "New work may be placed on it again.", _undrain, states=IN_FLEET
+        "undrain",
+        "End the drain",
+        "New work may be placed on it again.",
+        _undrain,
+        needs="nodes:write",
+        states=IN_FLEET,
     )
     discover = reasoned(
         "discover",
         "Discover again",
         "The host reports its devices anew. Approved slots do not change.",
         _discover,
+        needs="nodes:write",
         states=JOINED,
     )
     quarantine = reasoned(
@@ -110,6 +118,7 @@ class NodeAdmin(RecordAdmin):
         "Quarantine",
         "Nothing new is placed on it until somebody puts it back to work. What is claimed stays.",
         _quarantine,
+        needs="nodes:write",
         states=NODE.edges["quarantine"].sources,
     )
     restore = reasoned(
@@ -117,6 +126,7 @@ class NodeAdmin(RecordAdmin):
         "Put it back to work",
         "New work may be placed on it again.",
         _restore,
+        needs="nodes:write",
         states=NODE.edges["restore"].sources,
     )
 
@@ -153,6 +163,7 @@ class AllocationAdmin(RecordAdmin):
         "The host does every cleanup step anew and proves each. The capacity stays blocked until "
         "the proof is complete.",
         _retry,
+        needs="cleanup:write",
         states=BLOCKED,
     )
     ask_override = reasoned(
@@ -161,6 +172,7 @@ class AllocationAdmin(RecordAdmin):
         "Nothing happens until another operator approves it. Then the capacity is given to other "
         "tenants without proof.",
         _ask,
+        needs="cleanup:write",
         states=BLOCKED,
     )
     approve_override = reasoned(
@@ -169,6 +181,7 @@ class AllocationAdmin(RecordAdmin):
         "The capacity is given to other tenants WITHOUT proof that the last tenant's traces are "
         "gone. Both names stay in the record.",
         _override,
+        needs="overrides:write",
         states=BLOCKED,
     )
 

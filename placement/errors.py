@@ -209,6 +209,15 @@ class OverrideIncomplete(ProductError):
     unblock = "Ask for an override of the allocation, or approve the slots one by one."
 
 
+class NotTheAsker(ProductError):
+    """Somebody else asked for the override: who asked withdraws, others refuse."""
+
+    code = "not_the_asker"
+    status = 409
+    title = "Another operator asked for this override"
+    unblock = "Refuse it instead, with your reason, or let the one who asked withdraw it."
+
+
 class SecondPersonNeeded(ProductError):
     """The one who asked for an override may not approve it."""
 

@@ -52,6 +52,7 @@ class TenantAdmin(RecordAdmin):
         "Suspend",
         "Nothing new starts; what runs goes on.",
         _suspend,
+        needs="tenants:write",
         states=TENANT.edges["suspend"].sources,
     )
     resume = reasoned(
@@ -59,6 +60,7 @@ class TenantAdmin(RecordAdmin):
         "Resume",
         "The tenant may lease again.",
         _resume,
+        needs="tenants:write",
         states=TENANT.edges["resume"].sources,
     )
 
@@ -86,6 +88,7 @@ class SkuAdmin(RecordAdmin):
         "Publish",
         "Every tenant with an envelope of its class can lease it from this moment on.",
         _sku_publish,
+        needs="catalogue:write",
         states=SKU.edges["publish"].sources,
     )
     retire = reasoned(
@@ -93,6 +96,7 @@ class SkuAdmin(RecordAdmin):
         "Retire",
         "It is not sold any more. What runs goes on. It cannot be undone.",
         _sku_retire,
+        needs="catalogue:write",
         states=SKU.edges["retire"].sources,
     )
 
@@ -160,7 +164,14 @@ class SlaTierAdmin(RecordAdmin):
 class UserAdmin(RecordAdmin):
     """People; their passwords are nobody's to see."""
 
-    list_display: ClassVar = ["email", "full_name", "is_staff", "is_active", "date_joined"]
+    list_display: ClassVar = [
+        "email",
+        "full_name",
+        "is_staff",
+        "operator_role",
+        "is_active",
+        "date_joined",
+    ]
     list_filter: ClassVar = ["is_staff", "is_active"]
     search_fields: ClassVar = ["email", "full_name"]
     ordering: ClassVar = ["email"]
@@ -181,7 +192,13 @@ class ApiTokenAdmin(RecordAdmin):
     secret_fields: ClassVar = ["digest", "pepper"]
     actions_detail: ClassVar = ["revoke"]
 
-    revoke = reasoned("revoke", "Revoke", "The token stops working at once.", _token_revoke)
+    revoke = reasoned(
+        "revoke",
+        "Revoke",
+        "The token stops working at once.",
+        _token_revoke,
+        needs="operators:write",
+    )
 
 
 @admin.register(SshKey)

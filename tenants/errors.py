@@ -258,6 +258,15 @@ class ProjectNotEmpty(ProductError):
     unblock = "Release the project's allocations, wait for their proofs, and delete it then."
 
 
+class LastAdministrator(ProductError):
+    """The platform would be left without an administrator."""
+
+    code = "last_administrator"
+    status = 409
+    title = "This is the platform's only administrator"
+    unblock = "Make another operator an administrator first."
+
+
 class LastOwner(ProductError):
     """A tenant always has an owner."""
 

@@ -95,7 +95,7 @@ def increase_ask(
 
 
 def _may_ask(actor: Actor) -> bool:
-    return roles.may("quota:write", role=actor.role, operator=False, scopes=actor.scopes)
+    return roles.may("quota:write", role=actor.role, operator="", scopes=actor.scopes)
 
 
 def _wish(increase_id: UUID) -> QuotaIncrease:

@@ -113,9 +113,15 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("allocation-explain", "GET"): _ALLOCATIONS,
     ("allocation-retry-cleanup", "POST"): _operator("cleanup:write"),
     ("allocation-override", "POST"): _operator("cleanup:write"),
-    ("allocation-override-approve", "POST"): _operator("cleanup:write"),
+    ("allocation-override-approve", "POST"): _operator("overrides:write"),
+    ("allocation-override-refuse", "POST"): _operator("overrides:write"),
+    ("allocation-override-withdraw", "POST"): _operator("cleanup:write"),
     ("slot-override", "POST"): _operator("cleanup:write"),
-    ("slot-override-approve", "POST"): _operator("cleanup:write"),
+    ("slot-override-approve", "POST"): _operator("overrides:write"),
+    ("slot-override-refuse", "POST"): _operator("overrides:write"),
+    ("slot-override-withdraw", "POST"): _operator("cleanup:write"),
+    ("operator-list", "GET"): _FLEET,
+    ("operator-role", "PUT"): _operator("operators:write"),
     ("admission-request-list", "GET"): _ALLOCATIONS,
     ("admission-request-detail", "GET"): _ALLOCATIONS,
     ("admission-request-explain", "GET"): _ALLOCATIONS,
@@ -271,12 +277,16 @@ def admit(rule: Rule, actor: Actor) -> None:
     if not for_operator and actor.tenant_id is None:
         raise errors.TenantRequired
     action = rule.operator_action if for_operator else rule.action
-    if roles.may(action, role=actor.role, operator=actor.operator, scopes=actor.scopes):
+    if roles.may(action, role=actor.role, operator=actor.operator_role, scopes=actor.scopes):
         return
-    if roles.may(action, role=actor.role, operator=actor.operator, scopes=frozenset()):
+    if roles.may(action, role=actor.role, operator=actor.operator_role, scopes=frozenset()):
         raise errors.InsufficientScope(f"The token lacks the scope {action}.", scope=action)
     raise PermissionDenied(
-        "This is for the platform's operators."
+        (
+            f"Your role {actor.operator_role or 'none'} among the operators does not carry {action}."
+            if actor.operator
+            else "This is for the platform's operators."
+        )
         if for_operator
         else f"Your role {actor.role or 'none'} does not carry {action}."
     )

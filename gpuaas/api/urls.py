@@ -24,6 +24,7 @@ from gpuaas.api.views import (
     metrics,
     nodes,
     operations,
+    operators,
     own,
     policies,
     projects,
@@ -92,6 +93,12 @@ ACCESS: list[URLPattern | URLResolver] = [
         identity.InvitationRevoke.as_view(),
         name="invitation-revoke",
     ),
+    path("operators", operators.Operators.as_view(), name="operator-list"),
+    path(
+        "operators/<uuid:operator_id>/role",
+        operators.OperatorRoles.as_view(),
+        name="operator-role",
+    ),
     path("break-glass", identity.BreakGlassWindows.as_view(), name="break-glass-list"),
     path(
         "break-glass/<uuid:window_id>/actions/end",
@@ -150,6 +157,16 @@ LEASES: list[URLPattern | URLResolver] = [
         cleanup.AllocationOverrideApprove.as_view(),
         name="allocation-override-approve",
     ),
+    path(
+        f"{_ONE}/actions/refuse-override",
+        cleanup.AllocationOverrideRefuse.as_view(),
+        name="allocation-override-refuse",
+    ),
+    path(
+        f"{_ONE}/actions/withdraw-override",
+        cleanup.AllocationOverrideWithdraw.as_view(),
+        name="allocation-override-withdraw",
+    ),
     path("admission-requests", requests.AdmissionRequests.as_view(), name="admission-request-list"),
     path(_ASKED, requests.AdmissionRequestDetail.as_view(), name="admission-request-detail"),
     path(
@@ -192,6 +209,16 @@ FLEET: list[URLPattern | URLResolver] = [
         "slots/<uuid:slot_id>/actions/approve-override",
         cleanup.SlotOverrideApprove.as_view(),
         name="slot-override-approve",
+    ),
+    path(
+        "slots/<uuid:slot_id>/actions/refuse-override",
+        cleanup.SlotOverrideRefuse.as_view(),
+        name="slot-override-refuse",
+    ),
+    path(
+        "slots/<uuid:slot_id>/actions/withdraw-override",
+        cleanup.SlotOverrideWithdraw.as_view(),
+        name="slot-override-withdraw",
     ),
     path(f"{_NODE}/telemetry", hosts.NodeTelemetry.as_view(), name="node-telemetry"),
     path(f"{_NODE}/identity", hosts.NodeIdentityView.as_view(), name="node-identity"),

@@ -92,9 +92,9 @@ class Client:
         )
         return _object(json_of(response))
 
-    def put(self, path: str, body: Any) -> Json:
+    def put(self, path: str, body: Any, *, headers: Mapping[str, str] | None = None) -> Json:
         """Set something; repeating it is one."""
-        return _object(json_of(self.transport.request("PUT", path, body=body)))
+        return _object(json_of(self.transport.request("PUT", path, body=body, headers=headers)))
 
     def patch(self, path: str, body: Any, *, version: int) -> Json:
         """Change what has the version that was read, and nothing newer."""

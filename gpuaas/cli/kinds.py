@@ -311,6 +311,19 @@ INVITATION = Kind(
     path="/invitations",
 )
 
+OPERATOR = Kind(
+    "operator",
+    (
+        column("EMAIL"),
+        column("ROLE"),
+        column("ACTIVE"),
+        column("ID"),
+        column("NAME", "full_name", wide=True),
+        age("created_at", "SINCE"),
+    ),
+    path="/operators",
+)
+
 BREAK_GLASS = Kind(
     "break-glass",
     (

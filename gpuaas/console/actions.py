@@ -40,6 +40,8 @@ class Offered:
     risk: bool = False
     main: bool = False
     asks_family: bool = False
+    needs: str = ""
+    """The action that the operator's role has to carry; empty: what the page's own forms ask."""
 
 
 Run = Callable[[UUID, str, Actor], object]
@@ -180,7 +182,7 @@ def allocation_actions(state: str, asked_by: str, *, rule: str, residue: int = 0
     the slots on which its traces were found after it was released.
     """
     if state != AllocationState.CLEANUP_BLOCKED:
-        return [override_offer(asked_by, rule)] if residue else []
+        return override_offers(asked_by, rule) if residue else []
     return [
         Offered(
             "retry-cleanup",
@@ -189,7 +191,27 @@ def allocation_actions(state: str, asked_by: str, *, rule: str, residue: int = 0
             "until the proof is complete.",
             main=True,
         ),
+        *override_offers(asked_by, rule),
+    ]
+
+
+def override_offers(asked_by: str, rule: str) -> list[Offered]:
+    """The next steps of an override: to ask for it; or to answer what ``asked_by`` asked for."""
+    if not asked_by:
+        return [override_offer(asked_by, rule)]
+    return [
         override_offer(asked_by, rule),
+        Offered(
+            "refuse-override",
+            "Refuse the override",
+            f"{asked_by} asked for it and reads your reason. The capacity stays blocked.",
+            needs="overrides:write",
+        ),
+        Offered(
+            "withdraw-override",
+            "Withdraw the override",
+            f"Only {asked_by}, who asked for it, can. The capacity stays blocked.",
+        ),
     ]
 
 
@@ -202,6 +224,7 @@ def override_offer(asked_by: str, rule: str) -> Offered:
             f"{asked_by} asked for it. The capacity is given to other tenants WITHOUT proof "
             "that the last tenant's traces are gone. Both names stay in the record. " + rule,
             risk=True,
+            needs="overrides:write",
         )
     return Offered(
         "request-override",
@@ -212,12 +235,18 @@ def override_offer(asked_by: str, rule: str) -> Offered:
     )
 
 
+ANSWERS = frozenset({"approve-override", "refuse-override"})
+"""Actions that answer what another asked for: they need ``overrides:write``."""
+
+
 def allocation_run(name: str) -> Run | None:
     """The service behind an allocation's action."""
     services: dict[str, Callable[..., object]] = {
         "retry-cleanup": cleanup.cleanup_retry,
         "request-override": overrides.override_request,
         "approve-override": overrides.override_approve,
+        "refuse-override": overrides.override_refuse,
+        "withdraw-override": overrides.override_withdraw,
     }
     service = services.get(name)
     if service is None:
@@ -230,6 +259,8 @@ def slot_run(name: str) -> Run | None:
     services: dict[str, Callable[..., object]] = {
         "request-override": overrides.slot_override_request,
         "approve-override": overrides.slot_override_approve,
+        "refuse-override": overrides.slot_override_refuse,
+        "withdraw-override": overrides.slot_override_withdraw,
     }
     service = services.get(name)
     if service is None:

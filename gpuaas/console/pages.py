@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.urls import reverse
 
 from gpuaas.config import Config
+from gpuaas.console.actions import Offered
 from gpuaas.console.acts import SeenForm
 from gpuaas.kernel import errors
 from gpuaas.ui.forms import refuse
@@ -76,6 +77,17 @@ class ConsolePage(OperatorView):
             messages.warning(self.request, "What it touches has changed. Look at it again.")
         return False
 
+    @property
+    def only_reads(self) -> str:
+        """The reader's role, where it does not carry what the page's forms need."""
+        if not self.write_action or self.may(self.write_action):
+            return ""
+        return self.actor.operator_role or "none"
+
+    def offered(self, offers: list[Offered]) -> list[Offered]:
+        """Those of the actions that the reader's role carries."""
+        return [one for one in offers if self.may(one.needs or self.write_action)]
+
     @cached_property
     def waiting(self) -> dict[str, int]:
         """How much work waits for a person, by kind."""
@@ -126,6 +138,7 @@ class ConsolePage(OperatorView):
                 "Records",
                 (
                     link("Break-glass", "break-glass", "key"),
+                    link("Operators", "operators", "team"),
                     Link("Admin", reverse("admin:index"), "list"),
                 ),
             ),

@@ -16,7 +16,9 @@ class Actor:
 
     ``scopes`` limits what a token may do (``resource:verb``); empty means no limit
     beyond the role. ``role`` is the member's role in ``tenant_id``. ``factor_at`` is when
-    the person behind this last gave their second factor here, if they did.
+    the person behind this last gave their second factor here, if they did. ``operator_role``
+    is what an operator may do on the platform's side, in a request; the platform's own parts
+    have none, since no surface asks for them.
     """
 
     kind: Kind
@@ -24,6 +26,7 @@ class Actor:
     name: str
     tenant_id: UUID | None = None
     operator: bool = False
+    operator_role: str = ""
     role: str = ""
     scopes: frozenset[str] = field(default_factory=frozenset)
     request_id: str = ""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.db import models
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -43,6 +44,7 @@ def operator_of(request: HttpRequest) -> Actor:
         id=str(user.pk),
         name=str(user),
         operator=True,
+        operator_role=user.operator_role,
         request_id=str(getattr(request, "request_id", "")),
         factor_at=getattr(request, "factor_at", None),
     )
@@ -75,7 +77,7 @@ class RecordAdmin(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
     def has_view_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
         """Operators read everything."""
         user: Any = request.user
-        return bool(user.is_active and user.is_staff)
+        return bool(user.is_authenticated and user.may_operate("operator:read"))
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Operators see every app."""
@@ -85,7 +87,12 @@ class RecordAdmin(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
         """Only what the row's state allows is offered; the services decide again."""
         offered = super().get_actions_detail(request, object_id)
         row = self.get_object(request, str(object_id))
-        return [one for one in offered if _offered(one.method, row)]
+        may: Any = request.user
+        return [
+            one
+            for one in offered
+            if _offered(one.method, row) and may.may_operate(one.method.needs)
+        ]
 
 
 def _offered(method: Any, row: models.Model | None) -> bool:
@@ -94,17 +101,27 @@ def _offered(method: Any, row: models.Model | None) -> bool:
 
 
 def reasoned(
-    name: str, title: str, consequence: str, service: Service, *, states: Sequence[str] = ()
+    name: str,
+    title: str,
+    consequence: str,
+    service: Service,
+    *,
+    needs: str,
+    states: Sequence[str] = (),
 ) -> Any:
     """An admin action that says its consequence and asks for a reason before it runs.
 
-    ``states`` are the states in which it is offered; empty means always.
+    ``needs`` is the action that the operator's role has to carry. ``states`` are the states
+    in which it is offered; empty means always.
     """
 
     def method(self: RecordAdmin, request: HttpRequest, object_id: str) -> HttpResponse:
         row = self.get_object(request, object_id)
         if row is None:
             raise Http404
+        person: Any = request.user
+        if not person.may_operate(needs):
+            raise DjangoPermissionDenied
         form = ReasonForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
             try:
@@ -128,7 +145,7 @@ def reasoned(
 
     method.__name__ = name
     made = action(description=title, url_path=name.replace("_", "-"), permissions=["view"])(method)
-    made.states = frozenset(states)
+    made.states, made.needs = frozenset(states), needs
     return made
 
 

@@ -69,7 +69,7 @@ class SignedInView(View):
     def may(self, action: str) -> bool:
         """Whether the reader may do ``action``."""
         actor = self.actor
-        return may(action, role=actor.role, operator=actor.operator, scopes=actor.scopes)
+        return may(action, role=actor.role, operator=actor.operator_role, scopes=actor.scopes)
 
     def frame(self) -> Frame:
         """The frame of this page; every kind of page builds its own."""

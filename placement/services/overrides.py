@@ -15,7 +15,13 @@ from django.db import transaction
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
-from placement.errors import HeldWithItsNode, NotBlocked, OverrideIncomplete, SecondPersonNeeded
+from placement.errors import (
+    HeldWithItsNode,
+    NotBlocked,
+    NotTheAsker,
+    OverrideIncomplete,
+    SecondPersonNeeded,
+)
 from placement.models import Allocation, Claim, CleanupOverride, Node, Slot, SlotResidue
 from placement.services.cleanup import (
     cancel_tasks,
@@ -26,6 +32,7 @@ from placement.services.cleanup import (
 )
 from placement.services.nodes import locked, need_reason, recount
 from placement.states import AllocationState, ClaimState, ResidueState
+from tenants.domain.roles import OPERATOR_ACTIONS
 from tenants.errors import PersonNeeded
 from tenants.models import User
 from tenants.services.access import person_id_of
@@ -48,8 +55,14 @@ class Blocks:
 
 
 def single_operator() -> bool:
-    """Whether the platform has a single operator: then one person may do both, and it shows."""
-    return User.objects.filter(is_staff=True, is_active=True).count() < 2
+    """Whether the platform has a single operator: then one person may do both, and it shows.
+
+    Whoever may ask counts, since two of whom only one may approve can do it between them.
+    Those who may only look do not count.
+    """
+    asking = OPERATOR_ACTIONS["cleanup:write"]
+    rows = User.objects.filter(is_staff=True, is_active=True, operator_role__in=asking)
+    return rows.count() < 2
 
 
 def approval_rule() -> str:
@@ -130,6 +143,33 @@ def _approve(asked: Sequence[CleanupOverride], actor: Actor) -> bool:
     return alone and bool(own)
 
 
+def _drop(asked: Sequence[CleanupOverride], how: str, actor: Actor) -> dict[str, object]:
+    """Take back what was asked for, as its asker (``withdraw``) or another person (``refuse``).
+
+    Returns what the event keeps. The rows go, so that it may be asked for anew.
+    """
+    person = person_id_of(actor)
+    if not person:
+        raise PersonNeeded
+    own = [row for row in asked if row.asked_by.get("person", "") == person]
+    if how == "withdraw":
+        if not own:
+            raise NotTheAsker(asked_by=asked[0].asked_by.get("name", ""))
+        asked = own
+    elif own:
+        raise SecondPersonNeeded(
+            "You asked for it yourself: withdraw it, or let another operator refuse it.",
+            asked_by=own[0].asked_by.get("name", ""),
+        )
+    facts: dict[str, object] = {
+        "asked_by": asked[0].asked_by,
+        "asked_because": asked[0].reason,
+        "parts": len(asked),
+    }
+    CleanupOverride.objects.filter(pk__in=[row.pk for row in asked]).delete()
+    return facts
+
+
 def _accept(asked: Iterable[CleanupOverride], reason: str, actor: Actor) -> None:
     """The approved traces block no more."""
     for row in asked:
@@ -182,6 +222,65 @@ def override_approve(*, allocation_id: UUID, reason: str, actor: Actor) -> Alloc
         return release_finish(allocation_id=row.pk, actor=actor, reason=f"override: {why}")
     recount(locked(row.node_id))
     return row
+
+
+def _dropped(allocation_id: UUID, how: str, reason: str, actor: Actor) -> Allocation:
+    why = need_reason(reason)
+    row = locked_allocation(allocation_id)
+    asked = _of_allocation(row).asked()
+    if not asked:
+        raise errors.NotFound("Nobody has asked for an override of this cleanup.")
+    events.record(
+        kind=f"placement.allocation.override_{how}",
+        subject=row,
+        actor=actor,
+        reason=why,
+        facts=_drop(asked, how, actor),
+    )
+    return row
+
+
+@transaction.atomic
+def override_refuse(*, allocation_id: UUID, reason: str, actor: Actor) -> Allocation:
+    """Refuse, as another person, what was asked for: the capacity stays blocked.
+
+    Raises SecondPersonNeeded for whoever asked: that one withdraws.
+    """
+    return _dropped(allocation_id, "refuse", reason, actor)
+
+
+@transaction.atomic
+def override_withdraw(*, allocation_id: UUID, reason: str, actor: Actor) -> Allocation:
+    """Ask no longer. Raises NotTheAsker for anybody else: those refuse."""
+    return _dropped(allocation_id, "withdraw", reason, actor)
+
+
+def _slot_dropped(slot_id: UUID, how: str, reason: str, actor: Actor) -> Slot:
+    why = need_reason(reason)
+    node, slot = _locked_slot(slot_id)
+    asked = _of_slot(node, slot).asked()
+    if not asked:
+        raise errors.NotFound("Nobody has asked for an override of this slot.")
+    events.record(
+        kind=f"placement.slot.override_{how}",
+        subject=slot,
+        actor=actor,
+        reason=why,
+        facts={**_drop(asked, how, actor), "node": node.name, "slot_index": slot.index},
+    )
+    return slot
+
+
+@transaction.atomic
+def slot_override_refuse(*, slot_id: UUID, reason: str, actor: Actor) -> Slot:
+    """Refuse, as another person, the override of one slot; by the rule for allocations."""
+    return _slot_dropped(slot_id, "refuse", reason, actor)
+
+
+@transaction.atomic
+def slot_override_withdraw(*, slot_id: UUID, reason: str, actor: Actor) -> Slot:
+    """Ask no longer for the override of one slot; by the rule for allocations."""
+    return _slot_dropped(slot_id, "withdraw", reason, actor)
 
 
 @transaction.atomic

@@ -139,7 +139,7 @@ def item_of(
     facts = Facts(
         actor=actor.name,
         may_write=actor.operator
-        or roles.may("allocations:write", role=actor.role, operator=False, scopes=actor.scopes),
+        or roles.may("allocations:write", role=actor.role, operator="", scopes=actor.scopes),
         tenant_state=who.tenant_state,
         project_known=who.project_known,
         sku=who.sku,

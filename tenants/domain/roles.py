@@ -1,4 +1,4 @@
-"""Who may do what in a tenant?  Roles and token scopes, in one table."""
+"""Who may do what, in a tenant and on the platform's side?  Roles and token scopes, in tables."""
 
 from __future__ import annotations
 
@@ -27,27 +27,47 @@ ACTIONS: dict[str, frozenset[str]] = {
 }
 """Every scope of a tenant's token, and the roles that carry it."""
 
-OPERATOR_ACTIONS = frozenset(
-    {
-        "operator:read",
-        "nodes:write",
-        "tenants:write",
-        "catalogue:write",
-        "policies:write",
-        "cleanup:write",
-        "break_glass:write",
-    }
-)
-"""Scopes that only an operator's token can have."""
+_ADMINISTRATOR = frozenset({"administrator"})
+_AUTHORITY = frozenset({"administrator", "approver"})
+_HANDS = frozenset({"administrator", "operator"})
+_ACTING = _AUTHORITY | _HANDS
+
+OPERATOR_ACTIONS: dict[str, frozenset[str]] = {
+    "operator:read": _ACTING | {"viewer"},
+    "nodes:write": _HANDS,
+    "cleanup:write": _ACTING,
+    "overrides:write": _AUTHORITY,
+    "tenants:write": _AUTHORITY,
+    "catalogue:write": _AUTHORITY,
+    "policies:write": _AUTHORITY,
+    "break_glass:write": _AUTHORITY,
+    "operators:write": _ADMINISTRATOR,
+}
+"""Scopes that only an operator's token can have, and the operators' roles that carry them.
+
+``cleanup:write`` retries a cleanup, asks for an override and withdraws what one asked for;
+``overrides:write`` answers what another asked for.
+"""
+
+OPERATOR_RANK = {"viewer": 0, "operator": 1, "approver": 2, "administrator": 3}
 
 
-def may(action: str, *, role: str, operator: bool, scopes: frozenset[str]) -> bool:
-    """Whether somebody of this role (or an operator) with these token scopes may act.
+def may(action: str, *, role: str, operator: str, scopes: frozenset[str]) -> bool:
+    """Whether somebody of this role, or this role among operators, may act with these scopes.
 
-    Empty ``scopes`` means a session or an unrestricted token: the role alone decides.
+    Empty ``scopes`` means a session or an unrestricted token: the role alone decides. An
+    empty role carries nothing.
     """
-    allowed = operator if action in OPERATOR_ACTIONS else role in ACTIONS.get(action, frozenset())
+    if action in OPERATOR_ACTIONS:
+        allowed = operator in OPERATOR_ACTIONS[action]
+    else:
+        allowed = role in ACTIONS.get(action, frozenset())
     return allowed and (not scopes or action in scopes)
+
+
+def operator_scopes_of(role: str) -> list[str]:
+    """What an operators' role carries, by name."""
+    return sorted(action for action, carriers in OPERATOR_ACTIONS.items() if role in carriers)
 
 
 def scopes_of(role: str) -> list[str]:
@@ -62,21 +82,24 @@ def reading_scopes_of(role: str) -> frozenset[str]:
 
 def matrix() -> str:
     """Every role against every action, as a table that a reviewer can read."""
-    names = [*sorted(RANK, key=RANK.__getitem__, reverse=True), "operator"]
+    tenants = sorted(RANK, key=RANK.__getitem__, reverse=True)
+    operators = sorted(OPERATOR_RANK, key=OPERATOR_RANK.__getitem__, reverse=True)
+    columns = [
+        *((name, name, "") for name in tenants),
+        *((f"op:{name}", "", name) for name in operators),
+    ]
     actions = sorted([*ACTIONS, *OPERATOR_ACTIONS])
     width = max(len(action) for action in actions) + 2
-    lines = ["".ljust(width) + "".join(name.ljust(10) for name in names).rstrip()]
+    cells = [width, *(max(9, len(title)) + 1 for title, _, _ in columns)]
+    rows = [["", *(title for title, _, _ in columns)]]
     for action in actions:
         marks = [
-            may(
-                action,
-                role=name if name in RANK else "",
-                operator=name == "operator",
-                scopes=frozenset(),
-            )
-            for name in names
+            may(action, role=role, operator=operator, scopes=frozenset())
+            for _, role, operator in columns
         ]
-        lines.append(
-            action.ljust(width) + "".join(("yes" if m else "-").ljust(10) for m in marks).rstrip()
-        )
+        rows.append([action, *("yes" if mark else "-" for mark in marks)])
+    lines = [
+        "".join(text.ljust(size) for text, size in zip(row, cells, strict=True)).rstrip()
+        for row in rows
+    ]
     return "\n".join(lines) + "\n"

@@ -13,7 +13,17 @@ from django.db.models.functions import Lower, Now
 from gpuaas.kernel import ids
 from gpuaas.kernel.models import Base
 from gpuaas.kernel.models.base import Grant
+from tenants.domain import roles
 from tenants.models.tenancy import Project, Tenant
+
+
+class OperatorRole(models.TextChoices):
+    """What an operator of the platform may do; ``tenants.domain.roles`` says it."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    APPROVER = "approver"
+    ADMINISTRATOR = "administrator"
 
 
 class UserManager(BaseUserManager["User"]):
@@ -28,6 +38,7 @@ class UserManager(BaseUserManager["User"]):
 
     def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
         """An operator with every right."""
+        fields = {"operator_role": OperatorRole.ADMINISTRATOR, **fields}
         return self.create_user(email, password, is_staff=True, is_superuser=True, **fields)
 
     def get_by_natural_key(self, username: str | None) -> User:
@@ -36,13 +47,21 @@ class UserManager(BaseUserManager["User"]):
 
 
 class User(AbstractBaseUser, PermissionsMixin):
-    """A person. ``is_staff`` makes an operator of the platform."""
+    """A person. ``is_staff`` makes an operator, who may do what ``operator_role`` carries."""
 
     id = models.UUIDField(primary_key=True, default=ids.new_id, editable=False)
     email = models.EmailField(max_length=254)
     full_name = models.CharField(max_length=120, blank=True)
     is_active = models.BooleanField(default=True)
     is_staff = models.BooleanField("operator", default=False)
+    operator_role = models.CharField(
+        max_length=16,
+        choices=OperatorRole.choices,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Empty: nothing, even for an operator.",
+    )
     theme = models.CharField(
         max_length=8, default="auto", choices=[(x, x) for x in ("auto", "light", "dark")]
     )
@@ -65,6 +84,11 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     def __str__(self) -> str:
         return self.email
+
+    def may_operate(self, action: str) -> bool:
+        """Whether this person is an operator whose role carries the action."""
+        role = self.operator_role if self.is_active and self.is_staff else ""
+        return roles.may(action, role="", operator=role, scopes=frozenset())
 
 
 class Role(models.TextChoices):

@@ -44,6 +44,7 @@ def user_actor(*, user: User, tenant_id: UUID | None, request_id: str = "") -> A
         name=user.email,
         tenant_id=tenant_id if role else None,
         operator=user.is_staff,
+        operator_role=user.operator_role if user.is_staff else "",
         role=role,
         request_id=request_id,
     )
@@ -79,7 +80,7 @@ def token_create(
     It belongs to a person or to a service account. A tenant's token can carry tenant
     scopes, an operator's (no tenant) operator scopes, a service account's those of its role.
     """
-    known = roles.OPERATOR_ACTIONS if tenant_id is None else frozenset(roles.ACTIONS)
+    known = frozenset(roles.OPERATOR_ACTIONS if tenant_id is None else roles.ACTIONS)
     if service_account is not None:
         if service_account.disabled_at is not None:
             raise ServiceAccountDisabled
@@ -172,13 +173,14 @@ def token_authenticate(text: str, *, request_id: str = "") -> Actor | None:
         return None
     if row.last_used_at is None or row.now - row.last_used_at > LAST_USED_RESOLUTION:
         ApiToken.objects.filter(pk=row.id).update(last_used_at=row.now)
-    name, role, operator = holder
+    name, role, operator, operator_role = holder
     return Actor(
         kind="token",
         id=str(row.id),
         name=f"{name} ({row.name})",
         tenant_id=row.tenant_id,
         operator=operator,
+        operator_role=operator_role,
         role=role,
         scopes=frozenset(row.scopes),
         request_id=request_id,
@@ -188,7 +190,7 @@ def token_authenticate(text: str, *, request_id: str = "") -> Actor | None:
 _TOKEN = """
 SELECT token.id, token.tenant_id, token.name, token.digest, token.scopes, token.last_used_at,
        asked.now, account.id, account.name, account.role, account.tenant_id, account.disabled_at,
-       person.email, person.is_active, person.is_staff, member.role
+       person.email, person.is_active, person.is_staff, person.operator_role, member.role
   FROM (SELECT coalesce(%s::timestamptz, clock_timestamp()) AS now) asked
   JOIN tenants_apitoken token
     ON token.key = %s AND token.revoked_at IS NULL AND token.expires_at > asked.now
@@ -217,20 +219,22 @@ class _Token(NamedTuple):
     email: str | None
     active: bool
     staff: bool
+    operator_role: str
     role: str | None
 
 
-def _holder_of(row: _Token) -> tuple[str, str, bool] | None:
-    """Name, role and whether an operator, of whoever holds the token; None when they may not."""
+def _holder_of(row: _Token) -> tuple[str, str, bool, str] | None:
+    """Name, role, whether an operator and as what; None when the holder may not act."""
     if row.account_id is not None:
         if row.account_disabled_at is not None or row.account_tenant_id != row.tenant_id:
             return None
-        return row.account_name, row.account_role, False
+        return row.account_name, row.account_role, False, ""
     if row.email is None or not row.active:
         return None
     if row.tenant_id and not row.role:
         return None
-    return row.email, row.role or "", row.staff and row.tenant_id is None
+    operator = row.staff and row.tenant_id is None
+    return row.email, row.role or "", operator, row.operator_role if operator else ""
 
 
 @transaction.atomic

@@ -16,7 +16,7 @@ from django.db.models import QuerySet
 
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
-from tenants.domain.roles import reading_scopes_of
+from tenants.domain.roles import OPERATOR_ACTIONS, reading_scopes_of
 from tenants.errors import BreakGlassOpen
 from tenants.models import BreakGlass, Tenant, User
 from tenants.services.second_factor import given_lately_or_refuse
@@ -32,6 +32,7 @@ def window_of(user_id: UUID, tenant_id: UUID) -> BreakGlass | None:
     return BreakGlass.objects.filter(
         operator_id=user_id,
         operator__is_staff=True,
+        operator__operator_role__in=OPERATOR_ACTIONS["break_glass:write"],
         tenant_id=tenant_id,
         ended_at__isnull=True,
         until__gt=clock.db_now(),

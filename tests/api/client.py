@@ -123,14 +123,16 @@ def caller_of(world: TenantWorld, user: User | None = None, **how: Any) -> Calle
     return Caller(token_of(user or world.owner, world, **how))
 
 
-def an_operator(email: str = "operator@platform.test") -> User:
+def an_operator(email: str = "operator@platform.test", role: str = "administrator") -> User:
     """An account of the platform's own."""
-    return User.objects.create_user(email, PASSWORD, is_staff=True)
+    return User.objects.create_user(email, PASSWORD, is_staff=True, operator_role=role)
 
 
-def operator_caller(email: str = "operator@platform.test", **how: Any) -> Caller:
+def operator_caller(
+    email: str = "operator@platform.test", role: str = "administrator", **how: Any
+) -> Caller:
     """A caller with an operator's token."""
-    return Caller(token_of(an_operator(email), **how))
+    return Caller(token_of(an_operator(email, role), **how))
 
 
 def order_body(**wishes: Any) -> dict[str, Any]:

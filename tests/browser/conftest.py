@@ -149,7 +149,9 @@ def scene(live_server: LiveServer, settings: Settings) -> Scene:
             slots_max=8,
         )
         catalogue.sku_publish(sku=sku, actor=OPERATOR)
-    operator = User.objects.create_user("op@example.test", PASSWORD, is_staff=True)
+    operator = User.objects.create_user(
+        "op@example.test", PASSWORD, is_staff=True, operator_role="administrator"
+    )
     acme = a_tenant("acme", envelope_slots=24)
     globex = a_tenant("globex", envelope_slots=24)
     a_tenant("initech", approve=False)

@@ -96,7 +96,9 @@ def authority(scene: Scene) -> list[tuple[str, str]]:
     entitlements.entitlement_grant(
         tenant_id=acme.pk, sku="h100.slice", reason="trial", actor=OPERATOR
     )
-    asker = User.objects.create_user("asks@example.test", PASSWORD, is_staff=True)
+    asker = User.objects.create_user(
+        "asks@example.test", PASSWORD, is_staff=True, operator_role="administrator"
+    )
     overrides.override_request(
         allocation_id=scene.blocked.pk,
         reason="the host is scrapped",

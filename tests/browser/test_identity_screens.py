@@ -26,7 +26,7 @@ def acme(live_server: LiveServer, settings: Settings) -> TenantWorld:
     """A tenant, an operator who has to set a second factor up, and a configured provider."""
     configure(settings, "http://127.0.0.1:9")
     a_catalogue()
-    User.objects.create_user(OPERATOR, PASSWORD, is_staff=True)
+    User.objects.create_user(OPERATOR, PASSWORD, is_staff=True, operator_role="administrator")
     return a_tenant("acme")
 
 

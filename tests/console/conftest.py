@@ -65,7 +65,10 @@ def fleet(db: None) -> Fleet:
 
     def person(name: str) -> User:
         return User.objects.create_user(
-            f"{name}@platform.test", "correct horse battery", is_staff=True
+            f"{name}@platform.test",
+            "correct horse battery",
+            is_staff=True,
+            operator_role="administrator",
         )
 
     return Fleet(

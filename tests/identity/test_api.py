@@ -131,7 +131,9 @@ def test_through_a_window_an_operator_reads_what_the_tenant_does_and_writes_noth
 def test_a_token_of_somebody_with_a_factor_needs_a_code_for_what_is_sensitive(
     acme: TenantWorld,
 ) -> None:
-    person = User.objects.create_user("op@platform.test", "correct horse battery", is_staff=True)
+    person = User.objects.create_user(
+        "op@platform.test", "correct horse battery", is_staff=True, operator_role="administrator"
+    )
     secret, spare = enrol(person)
     operator = Caller(token_of(person))
     bare = windows(operator)

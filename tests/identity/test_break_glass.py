@@ -30,7 +30,9 @@ def acme() -> TenantWorld:
 @pytest.fixture
 def operator() -> User:
     """The operator who looks."""
-    return User.objects.create_user("op@platform.test", "correct horse battery", is_staff=True)
+    return User.objects.create_user(
+        "op@platform.test", "correct horse battery", is_staff=True, operator_role="administrator"
+    )
 
 
 def opened(acme: TenantWorld, operator: User, **more: object) -> BreakGlass:
@@ -113,7 +115,9 @@ def test_it_is_over_when_it_is_ended_or_the_operator_is_none_any_more(
 
 def test_it_opens_one_tenant_for_one_operator(acme: TenantWorld, operator: User) -> None:
     a_tenant("globex")
-    other = User.objects.create_user("two@platform.test", "x" * 12, is_staff=True)
+    other = User.objects.create_user(
+        "two@platform.test", "x" * 12, is_staff=True, operator_role="administrator"
+    )
     opened(acme, operator)
     assert Browser.of(operator).get("/t/globex/").status_code == 404
     assert Browser.of(other).get("/t/acme/").status_code == 404

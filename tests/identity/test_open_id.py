@@ -144,7 +144,9 @@ def test_signing_in_never_leads_to_another_site(acme: TenantWorld, provider: str
 
 
 def test_an_operator_still_gives_the_second_factor(acme: TenantWorld, provider: str) -> None:
-    operator = User.objects.create_user("op@platform.test", None, is_staff=True)
+    operator = User.objects.create_user(
+        "op@platform.test", None, is_staff=True, operator_role="administrator"
+    )
     secret, _ = enrol(operator)
     browser = Client()
     browser.get(consent(browser, "op"))

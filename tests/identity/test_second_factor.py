@@ -35,7 +35,7 @@ EMAIL = "op@platform.test"
 @pytest.fixture
 def operator() -> User:
     """An operator without a second factor yet."""
-    return User.objects.create_user(EMAIL, PASSWORD, is_staff=True)
+    return User.objects.create_user(EMAIL, PASSWORD, is_staff=True, operator_role="administrator")
 
 
 def sign_in(browser: Browser, email: str = EMAIL, wanted: str = "/console/") -> str:

@@ -9,15 +9,16 @@ import pytest
 
 from gpuaas.kernel import clock
 from gpuaas.kernel.actor import SYSTEM, Actor
+from gpuaas.kernel.errors import NotFound
 from gpuaas.kernel.models import Event
-from placement.errors import SecondPersonNeeded
+from placement.errors import NotTheAsker, SecondPersonNeeded
 from placement.models import Allocation, CleanupOverride
 from placement.services import overrides
 from placement.services.allocations import allocation_release
 from tenants.errors import PersonNeeded, SecondFactorNeeded
 from tenants.models import ApiToken, User
 from tenants.services.access import token_authenticate, user_actor
-from tests.api.client import token_of
+from tests.api.client import Caller, token_of
 from tests.builders import a_catalogue, a_host, a_tenant
 from tests.identity.factors import enrol, pass_factor
 from tests.portal.conftest import Browser
@@ -42,7 +43,9 @@ def blocked() -> Allocation:
 
 
 def an_operator(name: str) -> User:
-    return User.objects.create_user(f"{name}@platform.test", "x" * 12, is_staff=True)
+    return User.objects.create_user(
+        f"{name}@platform.test", "x" * 12, is_staff=True, operator_role="administrator"
+    )
 
 
 def as_person(user: User) -> Actor:
@@ -153,3 +156,71 @@ def test_a_factor_given_long_ago_approves_nothing_anywhere(blocked: Allocation) 
     browser.send(f"{address}approve-override/", {"reason": "ok"})
     blocked.refresh_from_db()
     assert blocked.state == "released"
+
+
+def test_another_person_refuses_and_the_asker_may_ask_anew(blocked: Allocation) -> None:
+    one, two = an_operator("one"), an_operator("two")
+    ask(blocked, as_person(one))
+    with pytest.raises(SecondPersonNeeded):
+        overrides.override_refuse(allocation_id=blocked.pk, reason="no", actor=as_person(one))
+    overrides.override_refuse(
+        allocation_id=blocked.pk, reason="wipe it instead", actor=as_person(two)
+    )
+    event = Event.objects.get(kind="placement.allocation.override_refuse")
+    assert (event.reason, event.actor["name"]) == ("wipe it instead", two.email)
+    assert (event.facts["asked_by"]["name"], event.facts["asked_because"]) == (one.email, WHY)
+    assert CleanupOverride.objects.count() == 0
+    with pytest.raises(NotFound):
+        approve(blocked, as_person(two))
+    ask(blocked, as_person(one))
+    approve(blocked, as_person(two))
+    blocked.refresh_from_db()
+    assert blocked.state == "released"
+
+
+def test_the_asker_withdraws_and_nobody_else(blocked: Allocation) -> None:
+    one, two = an_operator("one"), an_operator("two")
+    ask(blocked, as_person(one))
+    with pytest.raises(NotTheAsker):
+        overrides.override_withdraw(allocation_id=blocked.pk, reason="no", actor=as_person(two))
+    overrides.override_withdraw(allocation_id=blocked.pk, reason="found it", actor=by_token(one))
+    assert CleanupOverride.objects.count() == 0
+    assert Event.objects.get(kind="placement.allocation.override_withdraw").reason == "found it"
+    blocked.refresh_from_db()
+    assert blocked.state == "cleanup_blocked"
+
+
+@pytest.mark.parametrize("action", ["refuse", "withdraw"])
+def test_both_answers_are_given_over_rest_for_an_allocation_and_for_a_slot(
+    blocked: Allocation, action: str
+) -> None:
+    one, two = an_operator("one"), an_operator("two")
+    asker = Caller(token_of(one))
+    caller = asker if action == "withdraw" else Caller(token_of(two))
+    slot = blocked.claims.get().slot_id
+    for path in (f"/allocations/{blocked.pk}", f"/slots/{slot}"):
+        assert asker.post(f"{path}/actions/override", {"reason": WHY}).status_code == 202
+        wrong = Caller(token_of(two if action == "withdraw" else one))
+        refused = wrong.post(f"{path}/actions/{action}-override", {"reason": "no"}).json()["code"]
+        assert refused == {"withdraw": "not_the_asker", "refuse": "second_person_needed"}[action]
+        done = caller.post(f"{path}/actions/{action}-override", {"reason": "no"})
+        assert (done.status_code, done.json()["items"]) == (200, [])
+        again = caller.post(f"{path}/actions/{action}-override", {"reason": "no"})
+        assert again.status_code == 404
+
+
+def test_the_inbox_lets_another_refuse_and_the_asker_withdraw(blocked: Allocation) -> None:
+    one, two = an_operator("one"), an_operator("two")
+    ask(blocked, as_person(one))
+    mine = Browser.of(one).get("/console/approvals/").content.decode()
+    assert "Withdraw it" in mine
+    assert "Refuse the override" not in mine
+    theirs = Browser.of(two)
+    assert "Refuse the override" in theirs.get("/console/approvals/").content.decode()
+    sent = theirs.send(
+        f"/console/approvals/refuse-override:{blocked.pk}/", {"reason": "wipe it instead"}
+    )
+    assert sent.status_code == 302
+    assert CleanupOverride.objects.count() == 0
+    page = Browser.of(one).get(f"/console/allocations/{blocked.pk}/").content.decode()
+    assert "wipe it instead" in page

@@ -47,7 +47,9 @@ def test_signing_out_takes_a_form_and_ends_the_session(world: World) -> None:
 
 
 def test_an_operator_without_a_tenant_goes_to_the_console(world: World) -> None:
-    operator = User.objects.create_user("op@example.test", PASSWORD, is_staff=True)
+    operator = User.objects.create_user(
+        "op@example.test", PASSWORD, is_staff=True, operator_role="administrator"
+    )
     assert Browser.of(operator).get("/").headers["Location"] == "/console/"
     nobody = User.objects.create_user("new@example.test", PASSWORD)
     assert Browser.of(nobody).get("/").status_code == 403

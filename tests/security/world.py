@@ -63,6 +63,9 @@ COLUMNS = (
     "member",
     "owner",
     "operator",
+    "op:viewer",
+    "op:operator",
+    "op:approver",
     "other-node",
 )
 
@@ -211,7 +214,9 @@ def a_world() -> World:
         link=lambda secret: secret,
         actor=a.actor,
     )
-    watcher = User.objects.create_user("watcher@platform.test", None, is_staff=True)
+    watcher = User.objects.create_user(
+        "watcher@platform.test", None, is_staff=True, operator_role="administrator"
+    )
     window = break_glass.break_glass_open(
         tenant_id=a.tenant.pk, user=watcher, reason=f"{CANARY} why", minutes=5, actor=OPERATOR
     )
@@ -226,6 +231,10 @@ def a_world() -> World:
             "member": caller_of(a, a_member(a, "member")),
             "owner": owner,
             "operator": operator_caller(),
+            **{
+                f"op:{role}": operator_caller(f"{role}@platform.test", role=role)
+                for role in ("viewer", "operator", "approver")
+            },
             "other-node": NodeCaller(Node.objects.get(pk=other.pk)),
         },
         objects={
@@ -235,6 +244,7 @@ def a_world() -> World:
             "account_id": str(account.pk),
             "invitation_id": str(invitation.pk),
             "window_id": str(window.pk),
+            "operator_id": str(watcher.pk),
             "allocation_id": str(allocation.pk),
             "request_id": request["id"],
             "operation_id": operation,
@@ -305,6 +315,7 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "invitation-revoke": {},
     "break-glass-list": {"tenant": CANARY, "reason": "to see the matrix", "minutes": 5},
     "break-glass-end": {},
+    "operator-role": {**_REASON, "role": "approver"},
     "sku-list": {
         "name": "new",
         "title": "new",

@@ -104,6 +104,9 @@ class MeOut(Output):
     full_name = serializers.CharField(allow_blank=True)
     service_account = Named(allow_null=True, help_text="The program, when it is one that calls.")
     operator = serializers.BooleanField()
+    operator_role = serializers.CharField(
+        allow_blank=True, help_text="As what an operator acts; empty for anybody else."
+    )
     via = serializers.ChoiceField(choices=["user", "token"])
     tenant = Named(allow_null=True)
     role = serializers.CharField(allow_blank=True)

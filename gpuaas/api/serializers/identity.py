@@ -5,7 +5,9 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from gpuaas.api.fields import Input, Output, Text, Whole
-from tenants.models import Role
+from gpuaas.api.serializers.common import Reasoned
+from tenants.domain.roles import operator_scopes_of
+from tenants.models import OperatorRole, Role, User
 from tenants.services import break_glass
 
 
@@ -68,3 +70,27 @@ class WindowOut(Output):
     created_at = serializers.DateTimeField()
     until = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class OperatorRoleIn(Reasoned):
+    """Another role for an operator."""
+
+    role = serializers.ChoiceField(choices=OperatorRole.choices)
+
+
+class OperatorOut(Output):
+    """An operator of the platform."""
+
+    id = serializers.UUIDField()
+    email = serializers.CharField()
+    full_name = serializers.CharField(allow_blank=True)
+    role = serializers.ChoiceField(
+        choices=OperatorRole.choices, source="operator_role", allow_blank=True
+    )
+    may = serializers.SerializerMethodField(help_text="What the role carries.")
+    active = serializers.BooleanField(source="is_active")
+    created_at = serializers.DateTimeField(source="date_joined")
+
+    def get_may(self, row: User) -> list[str]:
+        """The actions by name."""
+        return operator_scopes_of(row.operator_role)

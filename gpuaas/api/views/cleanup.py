@@ -102,6 +102,46 @@ class AllocationOverrideApprove(OperatorView):
         return Response(overrides_shown(_of_allocation(allocation_id)))
 
 
+class AllocationOverrideRefuse(OperatorView):
+    """The second person's no."""
+
+    also_fails = (409,)
+
+    @extend_schema(
+        operation_id="allocation_override_refuse",
+        tags=["cleanup"],
+        request=Reasoned,
+        responses={200: OverrideList},
+    )
+    def post(self, request: Request, allocation_id: UUID) -> Response:
+        """Refuse an override that somebody else has asked for; it stays blocked."""
+        given = Reasoned.read(request.data)
+        overrides.override_refuse(
+            allocation_id=allocation_id, reason=given["reason"], actor=self.actor
+        )
+        return Response(overrides_shown(_of_allocation(allocation_id)))
+
+
+class AllocationOverrideWithdraw(OperatorView):
+    """The asker's change of mind."""
+
+    also_fails = (409,)
+
+    @extend_schema(
+        operation_id="allocation_override_withdraw",
+        tags=["cleanup"],
+        request=Reasoned,
+        responses={200: OverrideList},
+    )
+    def post(self, request: Request, allocation_id: UUID) -> Response:
+        """Withdraw an override that you asked for yourself."""
+        given = Reasoned.read(request.data)
+        overrides.override_withdraw(
+            allocation_id=allocation_id, reason=given["reason"], actor=self.actor
+        )
+        return Response(overrides_shown(_of_allocation(allocation_id)))
+
+
 class SlotOverride(OperatorView):
     """A decision to reuse one slot without proof."""
 
@@ -132,4 +172,40 @@ class SlotOverrideApprove(OperatorView):
         """Approve an override of one slot that somebody else has asked for."""
         given = Reasoned.read(request.data)
         overrides.slot_override_approve(slot_id=slot_id, reason=given["reason"], actor=self.actor)
+        return Response(overrides_shown(_of_slot(slot_id)))
+
+
+class SlotOverrideRefuse(OperatorView):
+    """The second person's no about one slot."""
+
+    also_fails = (409,)
+
+    @extend_schema(
+        operation_id="slot_override_refuse",
+        tags=["cleanup"],
+        request=Reasoned,
+        responses={200: OverrideList},
+    )
+    def post(self, request: Request, slot_id: UUID) -> Response:
+        """Refuse an override of one slot that somebody else has asked for."""
+        given = Reasoned.read(request.data)
+        overrides.slot_override_refuse(slot_id=slot_id, reason=given["reason"], actor=self.actor)
+        return Response(overrides_shown(_of_slot(slot_id)))
+
+
+class SlotOverrideWithdraw(OperatorView):
+    """The asker's change of mind about one slot."""
+
+    also_fails = (409,)
+
+    @extend_schema(
+        operation_id="slot_override_withdraw",
+        tags=["cleanup"],
+        request=Reasoned,
+        responses={200: OverrideList},
+    )
+    def post(self, request: Request, slot_id: UUID) -> Response:
+        """Withdraw an override of one slot that you asked for yourself."""
+        given = Reasoned.read(request.data)
+        overrides.slot_override_withdraw(slot_id=slot_id, reason=given["reason"], actor=self.actor)
         return Response(overrides_shown(_of_slot(slot_id)))

@@ -167,6 +167,7 @@ class Me(ProductView):
             "full_name": program.name if program else user.full_name if user else "",
             "service_account": wire.service_account_named(program),
             "operator": actor.operator,
+            "operator_role": actor.operator_role,
             "via": actor.kind,
             "tenant": wire.tenant_named(tenant),
             "role": actor.role,

@@ -40,6 +40,16 @@ def _of_allocations(app: typer.Typer) -> None:
         """Approve what was asked for: all of them are used again without proof (operators)."""
         _send(session, _allocation_path(session, name), "approve-override", reason)
 
+    @command(override, "refuse")
+    def override_refuse(session: Session, name: Reference, reason: Reason) -> None:
+        """Refuse what another asked for: it stays blocked (operators)."""
+        _send(session, _allocation_path(session, name), "refuse-override", reason)
+
+    @command(override, "withdraw")
+    def override_withdraw(session: Session, name: Reference, reason: Reason) -> None:
+        """Withdraw what you asked for yourself (operators)."""
+        _send(session, _allocation_path(session, name), "withdraw-override", reason)
+
 
 def _of_slots(app: typer.Typer) -> None:
     slot = group(app, "slot", "One slot of a node that is blocked (operators).")
@@ -53,6 +63,16 @@ def _of_slots(app: typer.Typer) -> None:
     def slot_approve_override(session: Session, name: Node, index: Index, reason: Reason) -> None:
         """Approve what was asked for: the slot is used again without proof."""
         _send(session, _slot_path(session, name, index), "approve-override", reason)
+
+    @command(slot, "refuse-override")
+    def slot_refuse_override(session: Session, name: Node, index: Index, reason: Reason) -> None:
+        """Refuse what another asked for: the slot stays blocked."""
+        _send(session, _slot_path(session, name, index), "refuse-override", reason)
+
+    @command(slot, "withdraw-override")
+    def slot_withdraw_override(session: Session, name: Node, index: Index, reason: Reason) -> None:
+        """Withdraw what you asked for yourself."""
+        _send(session, _slot_path(session, name, index), "withdraw-override", reason)
 
 
 def _send(session: Session, path: str, action: str, reason: str) -> None:

@@ -9,9 +9,9 @@ from gpuaas.cli import describe
 from gpuaas.cli.client import segment
 from gpuaas.cli.commands.tenancy import Reason, Reference, Yes
 from gpuaas.cli.flags import command, group
-from gpuaas.cli.kinds import BREAK_GLASS, INVITATION, SERVICE_ACCOUNT, TOKEN
+from gpuaas.cli.kinds import BREAK_GLASS, INVITATION, OPERATOR, SERVICE_ACCOUNT, TOKEN
 from gpuaas.cli.listing import All, Limit, show_list
-from gpuaas.cli.problems import Json
+from gpuaas.cli.problems import Json, UsageError
 from gpuaas.cli.session import Session, kind_path
 
 Role = Annotated[str, typer.Option("--role", help="admin, member, viewer or billing.")]
@@ -22,9 +22,10 @@ Code = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add `service-account`, `invitation` and `break-glass`."""
+    """Add `service-account`, `invitation`, `operator` and `break-glass`."""
     _service_accounts(app)
     _invitations(app)
+    _operators(app)
     _break_glass(app)
 
 
@@ -107,6 +108,40 @@ def _invitations(app: typer.Typer) -> None:
         """Take an invitation back."""
         path = f"{kind_path(INVITATION, invitation_id)}/actions/revoke"
         session.out.item(INVITATION, session.client.post(path), describe.anything)
+
+
+def _operators(app: typer.Typer) -> None:
+    operator = group(app, "operator", "Who operates the platform, and as what (operators).")
+
+    @command(operator, "list")
+    def operator_list(session: Session, limit: Limit = None, everything: All = False) -> None:
+        """List the operators with their roles."""
+        show_list(session, OPERATOR, limit=limit, everything=everything)
+
+    @command(operator, "role")
+    def operator_role(
+        session: Session,
+        email: Annotated[str, typer.Argument(metavar="EMAIL|ID")],
+        role: Annotated[
+            str,
+            typer.Argument(metavar="ROLE", help="viewer, operator, approver or administrator."),
+        ],
+        reason: Reason,
+        code: Code = None,
+    ) -> None:
+        """Give an operator another role (administrators)."""
+        people = session.client.whole(OPERATOR.path)
+        found = next((one for one in people if email in (one["email"], one["id"])), None)
+        if found is None:
+            raise UsageError(
+                f"there is no operator {email}", hint="gpuaas operator list shows them"
+            )
+        path = f"{OPERATOR.path}/{segment(str(found['id']))}/role"
+        body = {"role": role, "reason": reason}
+        shown = session.with_factor(
+            lambda given: session.client.put(path, body, headers=factor(given)), code
+        )
+        session.out.item(OPERATOR, shown, describe.anything)
 
 
 def _break_glass(app: typer.Typer) -> None:

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from gpuaas.console.actions import allocation_actions, allocation_run
+from gpuaas.console.actions import ANSWERS, allocation_actions, allocation_run
 from gpuaas.console.pages import ConsolePage, in_words
 from gpuaas.kernel import errors
 from gpuaas.ui.four import sides_of
@@ -102,14 +102,16 @@ class AllocationPage(OneAllocation):
             claims=list(row.claims.order_by("slot_index")),
             proofs=list(proofs.order_by("-attempt", "claim__slot_index")),
             override=override,
-            actions=allocation_actions(
-                row.state, asked_by, rule=approval_rule(), residue=residue_left(row)
+            actions=self.offered(
+                allocation_actions(
+                    row.state, asked_by, rule=approval_rule(), residue=residue_left(row)
+                )
             ),
         )
 
 
 class ActOnAllocation(OneAllocation):
-    """Retry a cleanup, ask for an override, approve one."""
+    """Retry a cleanup; ask for an override, answer one, or withdraw it."""
 
     def post(self, request: HttpRequest, pk: UUID, action: str) -> HttpResponse:
         """Do it with the reason given."""
@@ -117,6 +119,8 @@ class ActOnAllocation(OneAllocation):
         run = allocation_run(action)
         if run is None:
             raise errors.NotFound
+        if action in ANSWERS:
+            self.check_may("overrides:write")
         run(row.pk, request.POST.get("reason", "").strip()[:500], self.actor)
         messages.success(request, f"{row.name}: {action.replace('-', ' ')} done.")
         return redirect("console:allocation", row.pk)

@@ -45,6 +45,13 @@ RETRY = Offered(
     "The host does every cleanup step anew and proves each. The override stays asked for.",
 )
 
+NO_OVERRIDE = Offered(
+    "refuse", "Refuse the override", "The capacity stays blocked; who asked reads your reason."
+)
+WITHDRAW = Offered("withdraw", "Withdraw it", "You ask no longer; the capacity stays blocked.")
+ANSWERS = ("approve-override", "approve-slot-override", "refuse-override", "refuse-slot-override")
+CLEANUP = ("withdraw-override", "withdraw-slot-override", RETRY.name)
+
 
 class GrantForm(ReasonForm):
     """What is granted, if not what was asked."""
@@ -170,11 +177,17 @@ class Inbox(ConsolePage):
                 found[key].add(slot, missing)
                 continue
             offer = override_offer(str(asked.asked_by.get("name") or "somebody"), rule)
-            acts = [_act(replace(offer, name=f"approve-{key[0]}"), key[1], sent)]
+            mine = asked.asked_by.get("person", "") == me
+            acts = (
+                []
+                if mine and not alone
+                else [_act(replace(offer, name=f"approve-{key[0]}"), key[1], sent)]
+            )
+            drop = WITHDRAW if mine else NO_OVERRIDE
+            acts.append(_act(replace(drop, name=f"{drop.name}-{key[0]}"), key[1], sent))
             if key[0] == "override" and asked.claim is not None:
                 acts.append(_act(RETRY, key[1], sent))
-            mine = asked.asked_by.get("person", "") == me and not alone
-            found[key] = Override(asked, _left_by(asked), [slot], missing, mine, acts)
+            found[key] = Override(asked, _left_by(asked), [slot], missing, mine and not alone, acts)
         return list(found.values())
 
     def deleting(self) -> QuerySet[Tenant]:
@@ -248,15 +261,17 @@ class Approvals(Inbox):
 
 
 class Answer(Inbox):
-    """Approve or reject one thing that waits."""
+    """Approve or reject one thing that waits; each kind of answer needs its own action."""
+
+    write_action = "cleanup:write"
 
     def post(self, request: HttpRequest, action: str, pk: UUID) -> HttpResponse:
         """Do it with the reason given, or say what is wrong beside the field."""
         known = self.known()
         if action not in known:
             raise errors.NotFound
-        if action.endswith(("override", "cleanup")):
-            self.check_may("cleanup:write")
+        if action not in CLEANUP:
+            self.check_may("overrides:write" if action in ANSWERS else "tenants:write")
         kind = GrantForm if action == GRANT.name else ReasonForm
         form = kind(request.POST, auto_id=f"{action}-{pk}-%s")
         run, said = known[action]
@@ -295,6 +310,26 @@ class Answer(Inbox):
             "approve-slot-override": (
                 lambda pk, given: overrides.slot_override_approve(slot_id=pk, actor=actor, **given),
                 "Overridden: the slot is free again, marked as not proved.",
+            ),
+            "refuse-override": (
+                lambda pk, given: overrides.override_refuse(allocation_id=pk, actor=actor, **given),
+                "Refused: it stays blocked, and the reason is kept.",
+            ),
+            "refuse-slot-override": (
+                lambda pk, given: overrides.slot_override_refuse(slot_id=pk, actor=actor, **given),
+                "Refused: the slot stays blocked, and the reason is kept.",
+            ),
+            "withdraw-override": (
+                lambda pk, given: overrides.override_withdraw(
+                    allocation_id=pk, actor=actor, **given
+                ),
+                "Withdrawn: it stays blocked.",
+            ),
+            "withdraw-slot-override": (
+                lambda pk, given: overrides.slot_override_withdraw(
+                    slot_id=pk, actor=actor, **given
+                ),
+                "Withdrawn: the slot stays blocked.",
             ),
             RETRY.name: (
                 lambda pk, given: cleanup.cleanup_retry(allocation_id=pk, actor=actor, **given),

@@ -20,7 +20,7 @@ from gpuaas.console.actions import (
     Offered,
     node_actions,
     node_run,
-    override_offer,
+    override_offers,
     slot_run,
 )
 from gpuaas.console.fleet import posture_counts, strips_of
@@ -189,7 +189,7 @@ class OneNode(ConsolePage):
             drained_slots={d.slot_index for d in drains if d.slot_index is not None},
             tasks=list(task_list(node)[:TASKS_SHOWN]),
             events=list(Event.objects.filter(subject_id=node.pk).order_by("-id")[:EVENTS_SHOWN]),
-            actions=node_actions(numbers),
+            actions=self.offered(node_actions(numbers)),
             families=list(NodeFamily.objects.order_by("name")),
             token=token,
             legend=sorted({mark.state for mark in picture.marks()}),
@@ -209,7 +209,7 @@ def _blocked(node: Node, slots: list[Slot]) -> list[BlockedSlot]:
         mine = blocks.get(slot.index)
         if mine:
             asked = next((b.asked_by.get("name", "somebody") for b in mine if b.asked_by), "")
-            offers = [override_offer(asked, rule)]
+            offers = override_offers(asked, rule)
             shown.append(BlockedSlot(slot, mine, offers, f"{here}slots/{slot.pk}/"))
     return shown
 
@@ -247,7 +247,7 @@ class ActOnNode(OneNode):
 
 
 class OverrideSlot(OneNode):
-    """Ask to reuse a blocked slot without proof, or approve it."""
+    """Ask to reuse a blocked slot without proof; approve, refuse or withdraw that."""
 
     write_action = "cleanup:write"
 
@@ -257,6 +257,8 @@ class OverrideSlot(OneNode):
         run, row = slot_run(action), slot_list(node).filter(pk=slot).first()
         if run is None or row is None:
             raise errors.NotFound
+        if action in ANSWERS:
+            self.check_may("overrides:write")
         run(row.pk, request.POST.get("reason", "").strip()[:500], self.actor)
         messages.success(request, f"{node.name} slot {row.index}: {action.replace('-', ' ')} done.")
         return redirect("console:node", node.name)

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gpuaas.kernel.errors import ProductError
+from tenants.models import OperatorRole
 from tenants.services.operators import operator_create
 
 
@@ -20,6 +21,12 @@ class Command(BaseCommand):
         parser.add_argument("email")
         parser.add_argument("--name", default="", help="The person's name.")
         parser.add_argument(
+            "--role",
+            default=OperatorRole.ADMINISTRATOR,
+            choices=OperatorRole.values,
+            help="What the operator may do.",
+        )
+        parser.add_argument(
             "--password-stdin", action="store_true", help="Read the password from standard input."
         )
 
@@ -27,7 +34,10 @@ class Command(BaseCommand):
         given = sys.stdin.readline().rstrip("\n") if options["password_stdin"] else ""
         try:
             user, password = operator_create(
-                email=options["email"], full_name=options["name"], password=given
+                email=options["email"],
+                full_name=options["name"],
+                password=given,
+                role=options["role"],
             )
         except ProductError as error:
             raise CommandError(f"{error.detail} ({error.code})") from error
