@@ -259,6 +259,7 @@ SPECTACULAR_SETTINGS = {
         "OperationState": "gpuaas.api.serializers.allocations.OPERATION_STATES",
         "Posture": "gpuaas.api.serializers.nodes.POSTURES",
         "Shape": "tenants.models.Shape",
+        "OperatorRole": "tenants.models.OperatorRole",
         "Role": "tenants.models.Role",
         "Health": "placement.models.node.Health",
         "Intended": "placement.models.node.Intended",

@@ -283,7 +283,8 @@ def admit(rule: Rule, actor: Actor) -> None:
         raise errors.InsufficientScope(f"The token lacks the scope {action}.", scope=action)
     raise PermissionDenied(
         (
-            f"Your role {actor.operator_role or 'none'} among the operators does not carry {action}."
+            f"Your role {actor.operator_role or 'none'} among the operators "
+            f"does not carry {action}."
             if actor.operator
             else "This is for the platform's operators."
         )

@@ -74,7 +74,7 @@ def test_one_administrator_makes_another_and_it_is_recorded() -> None:
     boss, hands = of("administrator"), of("operator")
     caller = Caller(token_of(boss))
     path = f"/operators/{hands.pk}/role"
-    shown = caller.put(path, {"role": "approver", "reason": "grew into it"})
+    shown = caller.call("PUT", path, {"role": "approver", "reason": "grew into it"})
     assert (shown.status_code, shown.json()["role"]) == (200, "approver")
     assert "overrides:write" in shown.json()["may"]
     event = Event.objects.get(kind="tenants.operator.role_set")
@@ -92,8 +92,8 @@ def test_one_administrator_makes_another_and_it_is_recorded() -> None:
 def test_only_an_administrator_changes_roles() -> None:
     boss = of("administrator")
     for role in ("viewer", "operator", "approver"):
-        refused = Caller(token_of(of(role))).put(
-            f"/operators/{boss.pk}/role", {"role": "viewer", "reason": "mine now"}
+        refused = Caller(token_of(of(role))).call(
+            "PUT", f"/operators/{boss.pk}/role", {"role": "viewer", "reason": "mine now"}
         )
         assert refused.status_code == 403
     boss.refresh_from_db()
@@ -103,8 +103,8 @@ def test_only_an_administrator_changes_roles() -> None:
 def test_the_only_administrator_stays_one_on_every_surface() -> None:
     boss = of("administrator")
     of("approver")
-    refused = Caller(token_of(boss)).put(
-        f"/operators/{boss.pk}/role", {"role": "viewer", "reason": "tired"}
+    refused = Caller(token_of(boss)).call(
+        "PUT", f"/operators/{boss.pk}/role", {"role": "viewer", "reason": "tired"}
     )
     assert (refused.status_code, refused.json()["code"]) == (409, "last_administrator")
     page = Browser.of(boss).send(
@@ -151,7 +151,7 @@ def test_those_who_only_look_make_no_second_person(blocked: Allocation) -> None:
 def test_operators_from_before_keep_every_right() -> None:
     old = User.objects.create_user("old@platform.test", None, is_staff=True)
     tenants_own = User.objects.create_user("customer@acme.test", None)
-    migration = importlib.import_module("tenants.migrations.0009_operator_roles")
+    migration = importlib.import_module("tenants.migrations.0010_operator_roles")
     migration.keep_all_rights(apps, None)
     roles = dict(User.objects.values_list("pk", "operator_role"))
     expected: dict[UUID, str] = {old.pk: "administrator", tenants_own.pk: ""}

@@ -232,7 +232,7 @@ def a_world() -> World:
             "owner": owner,
             "operator": operator_caller(),
             **{
-                f"op:{role}": operator_caller(f"{role}@platform.test", role=role)
+                f"op:{role}": operator_caller(f"op-{role}@platform.test", role=role)
                 for role in ("viewer", "operator", "approver")
             },
             "other-node": NodeCaller(Node.objects.get(pk=other.pk)),

@@ -16,6 +16,7 @@ from django.urls import reverse
 from django.utils.safestring import mark_safe
 
 from gpuaas.console.actions import (
+    ANSWERS,
     NodeNumbers,
     Offered,
     node_actions,

@@ -12,7 +12,7 @@ def keep_all_rights(apps: Any, schema_editor: Any) -> None:
 class Migration(migrations.Migration):
     """Operators have roles; those who are operators already keep every right."""
 
-    dependencies = [("tenants", "0008_storage")]
+    dependencies = [("tenants", "0009_sku_parts")]
 
     operations = [
         migrations.AddField(
