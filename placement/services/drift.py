@@ -20,7 +20,7 @@ from gpuaas.kernel import clock, errors, nudges
 from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.transitions import advance
 from placement.domain.drift import KINDS, Compared, Difference, back_off_s, compare
-from placement.errors import DriftNotAcceptable, DriftNotRemovable
+from placement.drift_errors import DriftNotAcceptable, DriftNotRemovable
 from placement.models import Drift, Node
 from placement.models.drift import DriftOutcome
 from placement.services.breaker import breaker_allows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.transitions import advance
 from placement.domain.capacity import schedulable
 from placement.domain.terms import BadVersion, version_of
-from placement.errors import NodeStateRefused, NothingToApprove, ReasonMissing
+from placement.errors import DrainNotYours, NodeStateRefused, NothingToApprove, ReasonMissing
 from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool, Slot
 from placement.models.node import Intended
 from placement.selectors.nodes import facts_of
@@ -219,20 +220,27 @@ def node_approve(
     return recount(node)
 
 
+def _automatic(owner: Mapping[str, Any]) -> bool:
+    """Whether a drain was set by automation and not by a person."""
+    return owner.get("kind") == "system"
+
+
 @transaction.atomic
 def node_drain(
     *, node_id: UUID, reason: str, actor: Actor, slot_index: int | None = None
 ) -> NodeDrain:
-    """Take no new work on the node, or on one slot. What runs goes on. Repeating is one."""
+    """Take no new work on the node, or on one slot. What runs goes on. Repeating is one.
+
+    A person takes over what automation has drained; automation leaves a person's drain as it is.
+    """
     why = need_reason(reason)
     node = locked(node_id)
     drain = NodeDrain.objects.filter(
         node=node, slot_index=slot_index, ended_at__isnull=True
     ).first()
+    owner = actor.as_json()
     if drain is None:
-        drain = NodeDrain.objects.create(
-            node=node, slot_index=slot_index, owner=actor.as_json(), reason=why
-        )
+        drain = NodeDrain.objects.create(node=node, slot_index=slot_index, owner=owner, reason=why)
         events.record(
             kind="placement.node.drain",
             subject=node,
@@ -241,6 +249,19 @@ def node_drain(
             facts={"slot_index": slot_index},
         )
         recount(node)
+    elif _automatic(drain.owner) and not _automatic(owner):
+        before = {"owner": drain.owner, "reason": drain.reason}
+        drain.owner, drain.reason = owner, why
+        drain.save(update_fields=["owner", "reason"])
+        events.record(
+            kind="placement.node.drain_taken_over",
+            subject=node,
+            actor=actor,
+            before=before,
+            after={"owner": owner, "reason": why},
+            reason=why,
+            facts={"slot_index": slot_index},
+        )
     return drain
 
 
@@ -248,12 +269,17 @@ def node_drain(
 def node_undrain(
     *, node_id: UUID, reason: str, actor: Actor, slot_index: int | None = None
 ) -> Node:
-    """End a drain."""
+    """End a drain. Raises DrainNotYours when automation would end one that is not its own."""
     node = locked(node_id)
-    ended = NodeDrain.objects.filter(
+    drain = NodeDrain.objects.filter(
         node=node, slot_index=slot_index, ended_at__isnull=True
-    ).update(ended_at=clock.db_now())
-    if ended:
+    ).first()
+    if drain is not None:
+        owner = actor.as_json()
+        if _automatic(owner) and drain.owner != owner:
+            raise DrainNotYours(owner=drain.owner.get("name", ""))
+        drain.ended_at = clock.db_now()
+        drain.save(update_fields=["ended_at"])
         events.record(
             kind="placement.node.undrain",
             subject=node,
