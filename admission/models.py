@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
 
@@ -212,7 +213,11 @@ class Decision(Base):
     digest = models.CharField(max_length=64)
 
     class Meta:
-        indexes: ClassVar = [models.Index(fields=["request", "-created_at"], name="decision_of")]
+        indexes: ClassVar = [
+            models.Index(fields=["request", "-created_at"], name="decision_of"),
+            # Brin: rows come in the order of time, and each claim writes one.
+            BrinIndex(fields=["created_at"], name="decision_when", pages_per_range=32),
+        ]
 
     def __str__(self) -> str:
         return f"{self.verdict} {self.code}"

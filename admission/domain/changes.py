@@ -32,19 +32,24 @@ _STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What an operator said about a change that needs one."""
+    """What an operator said about a change that needs one.
+
+    ``milli`` is the amount that an increase is granted, where it is not what was asked.
+    """
 
     granted: bool
     who: str
     reason: str = ""
+    milli: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """Everything the gates look at, read in one transaction.
 
-    ``asked_milli`` and ``before_milli`` are an increase's; ``open_wish`` names one of the same
-    class that is open already; ``email_domain`` is a signup's.
+    ``asked_milli`` and ``before_milli`` are an increase's, and ``granted_milli`` what an
+    operator is about to grant, which is what rules judge then; ``open_wish`` names one of the
+    same class that is open already; ``email_domain`` is a signup's.
     """
 
     action: str
@@ -56,6 +61,7 @@ class Change:
     cohort: str = ""
     resource_class: str = ""
     asked_milli: int = 0
+    granted_milli: int | None = None
     before_milli: int = 0
     open_wish: str = ""
     email_domain: str = ""
@@ -64,6 +70,11 @@ class Change:
     hour: int = 0
     weekday: int = 1
     policy_version: str = ""
+
+    @property
+    def weighed_milli(self) -> int:
+        """The amount that is judged: what is granted, before that what is asked."""
+        return self.asked_milli if self.granted_milli is None else self.granted_milli
 
     def digest(self) -> str:
         """SHA-256 over the canonical facts, so that a decision can be replayed."""
@@ -93,7 +104,7 @@ class Change:
                 "band": 0,
                 "kind": KINDS[self.action],
                 "resource_class": self.resource_class,
-                "asked_milli": self.asked_milli,
+                "asked_milli": self.weighed_milli,
                 "email_domain": self.email_domain,
                 "storage": [],
                 "neighbours": "",
@@ -143,12 +154,11 @@ def _quota(change: Change) -> Gate:
             f"{change.resource_class} has an open wish.",
             {**numbers, "increase": change.open_wish},
         )
-    return Gate(
-        "quota",
-        True,
-        detail=f"{change.asked_milli} asked, {change.before_milli} granted before.",
-        facts=numbers,
-    )
+    detail = f"{change.asked_milli} asked, {change.before_milli} granted before."
+    if change.granted_milli is not None:
+        numbers["granted_milli"] = change.granted_milli
+        detail = f"{detail} {change.granted_milli} is to be granted."
+    return Gate("quota", True, detail=detail, facts=numbers)
 
 
 def _tier(change: Change) -> Gate:

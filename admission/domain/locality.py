@@ -13,7 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import product
+from typing import Any, Final
+
+WEIGHED: Final = 3
+"""Of so many preferred data sets every combination is tried: seven at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,21 +147,38 @@ def near(
     return Near(**bound)
 
 
+def in_order(data: Sequence[Data], names: Sequence[str]) -> tuple[Data, ...]:
+    """The data sets in the order in which the request names them."""
+    at = {name: index for index, name in reversed(list(enumerate(names)))}
+    return tuple(sorted(data, key=lambda d: at.get(d.name, len(at))))
+
+
+def _ladder(rather: Sequence[Data]) -> list[list[Data]]:
+    """Sets of preferred data that one may be near at once, the best first."""
+    if len(rather) > WEIGHED:
+        return [list(rather), *([d] for d in rather)]
+    marks = product((True, False), repeat=len(rather))
+    return [[d for d, on in zip(rather, row, strict=True) if on] for row in marks if any(row)]
+
+
 def wishes(
     zones: Sequence[str],
     data: Sequence[Data],
     kinds: Sequence[str] = (),
     stores: Sequence[Store] = (),
 ) -> tuple[Wish, ...]:
-    """Where it would rather run, of where it may: near all preferred data, then near each.
+    """Where it would rather run, of where it may, the best first.
 
-    A data set that is nowhere within reach is passed over.
+    The order in which the request names its data sets is the order of preference: near more
+    of the earlier ones goes before near any number of later ones. Of more than ``WEIGHED``
+    preferred data sets it is near all of them, then near each. A data set that is nowhere
+    within reach is passed over.
     """
     rather = [d for d in data if not d.required]
     must = [d for d in data if d.required]
     plain = near(zones, must, kinds, stores)
     out: list[Wish] = []
-    for chosen in ([rather] if len(rather) > 1 else []) + [[d] for d in rather]:
+    for chosen in _ladder(rather):
         place = near(zones, [*must, *(replace(d, required=True) for d in chosen)], kinds, stores)
         if isinstance(place, Near) and place != plain:
             out.append(Wish(tuple(d.name for d in chosen), place))

@@ -159,6 +159,7 @@ def _word(request: AdmissionRequest, tenant: Tenant, word: Word) -> tuple[Change
         more = {
             "resource_class": spec["resource_class"],
             "asked_milli": spec["nominal_asked_milli"],
+            "granted_milli": word.milli or spec["nominal_asked_milli"],
             "before_milli": spec["nominal_before_milli"],
             "quota": quota_of(tenant, request.resource_class_id),
         }

@@ -5,12 +5,14 @@ The tenant's own services make the move; here it is decided first, in the same t
 
 from __future__ import annotations
 
+from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from admission.domain.changes import DELETION, INCREASE, SIGNUP, WAITS, Word
-from admission.models import AdmissionRequest
+from admission.models import AdmissionRequest, Decision
 from admission.services.changes import (
     OPEN,
     again,
@@ -22,13 +24,21 @@ from admission.services.changes import (
     wait,
     withdrawn,
 )
+from admission.states import RequestState
+from gpuaas.kernel import clock
 from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.errors import error_for
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.kernel.transitions import advance
 from tenants.errors import TENANT_DELETING
 from tenants.models import Role, Tenant
 from tenants.services import deletion, tenancy
 from tenants.services.quota import tenant_locked
+
+HOUR = timedelta(hours=1)
+MOST_REFUSED_AN_HOUR = 200
+REFUSED_KEPT = timedelta(days=30)
+BATCH = 1000
 
 
 def tenant_signup(
@@ -37,7 +47,8 @@ def tenant_signup(
     """A new account that owns a new tenant, which waits for approval; decided before either is.
 
     The password has been validated. Refused by a rule, only the request and its decision are
-    kept, on the platform's side. Raises what ``tenants`` says about names and addresses.
+    kept, on the platform's side, and not even they once ``MOST_REFUSED_AN_HOUR`` were: strangers
+    fill no tables. Raises what ``tenants`` says about names and addresses.
     """
     name = tenancy.checked_name(tenant_name, "/tenant_name")
     domain = email.rpartition("@")[2].lower()
@@ -57,8 +68,34 @@ def tenant_signup(
             wait(request, change, verdict, actor, **whose)
             return tenant
         assert gate is not None
-        refused = denied(request, change, verdict, gate, actor)
+        if refused_signups().filter(created_at__gt=clock.db_now() - HOUR).count() < (
+            MOST_REFUSED_AN_HOUR
+        ):
+            refused = denied(request, change, verdict, gate, actor)
+        else:
+            transaction.set_rollback(True)
+            refused = error_for(gate.code, gate.detail, **gate.facts)
     raise refused
+
+
+def refused_signups() -> QuerySet[AdmissionRequest]:
+    """Signups that a rule refused: they have no tenant."""
+    return AdmissionRequest.objects.filter(
+        action=SIGNUP, tenant__isnull=True, state=RequestState.DENIED
+    )
+
+
+def refused_signups_sweep() -> int:
+    """Forget refused signups that are older than ``REFUSED_KEPT``; returns how many.
+
+    Their events stay: they say who was refused, by which rule.
+    """
+    with transaction.atomic(), platform_scope():
+        old = refused_signups().filter(created_at__lt=clock.db_now() - REFUSED_KEPT)
+        over = list(old.order_by("created_at").values_list("pk", flat=True)[:BATCH])
+        Decision.objects.filter(request__in=over).delete()
+        AdmissionRequest.objects.filter(pk__in=over).delete()
+    return len(over)
 
 
 def tenant_approve(*, tenant_id: UUID, reason: str, actor: Actor) -> Tenant:

@@ -112,8 +112,11 @@ def increase_approve(
     actor: Actor,
     nominal_granted_milli: int | None = None,
 ) -> QuotaIncrease:
-    """Grant a wish, or another amount, if no rule forbids it now; the envelope is set with it."""
-    word = Word(True, actor.name, reason)
+    """Grant a wish, or another amount, if no rule forbids that much now.
+
+    The envelope is set with it. Raises InvalidRequest for an amount that grants nothing.
+    """
+    word = Word(True, actor.name, reason, nominal_granted_milli)
     wish = _wish(increase_id)
     with transaction.atomic(), platform_scope():
         step = again(increase_id, tenant_locked(wish.tenant_id), word)

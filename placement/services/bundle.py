@@ -94,8 +94,11 @@ def capacity_gate(item: Item, options: Sequence[Option]) -> dict[str, Any]:
     wishes = item.where.prefer if item.where is not None else ()
     if wishes:
         met = wishes[options[0].wish].names if options[0].wish < len(wishes) else ()
+        wanted = list(dict.fromkeys(name for wish in wishes for name in wish.names))
+        missed = [name for name in wanted if name not in met]
         said = f"It is near {', '.join(met)}." if met else "Nothing was free near preferred data."
-        wanted = sorted({name for wish in wishes for name in wish.names})
+        if met and missed:
+            said = f"{said} Nothing was free that is near {', '.join(missed)} as well."
         detail = f"{detail} {said}"
         facts |= {"preferred": wanted, "preferred_met": list(met)}
     if item.set_met:

@@ -12,7 +12,7 @@ from django.db import transaction
 from admission import rules
 from admission.domain.decide import Gate, Judge, Verdict, decide, place_of, wishes_of
 from admission.domain.facts import Facts, Holding
-from admission.domain.locality import Conflict
+from admission.domain.locality import Conflict, in_order
 from admission.domain.policy import judge
 from admission.domain.sharing import OWN_TENANT, PART_MODES, eligible, neighbours_of
 from admission.models import Action, AdmissionRequest, Decision
@@ -172,7 +172,7 @@ def item_of(
         band_asked=order.band,
         holding=_holding(met, who.hour_micro * max(size, 1) * count if takes_capacity else 0),
         zones=order.zones,
-        data=met.data,
+        data=in_order(met.data, order.datasets),
         data_unknown=tuple(sorted(set(order.datasets) - {d.name for d in met.data})),
         storage=order.storage,
         stores=met.stores,

@@ -150,6 +150,15 @@ def increase_approve(
         if nominal_granted_milli is None
         else amount(nominal_granted_milli, "/nominal_granted_milli", least=1)
     )
+    envelope = Envelope.objects.filter(
+        tenant_id=increase.tenant_id, resource_class=increase.resource_class
+    ).first()
+    now = envelope.nominal_milli if envelope else 0
+    if nominal_granted_milli is not None and granted <= now:
+        raise errors.InvalidRequest(
+            f"The tenant may hold {now} already: that would grant nothing. Refuse it instead.",
+            errors=(errors.FieldError("/nominal_granted_milli", "out_of_range", f"above {now}"),),
+        )
     decided = advance(
         increase,
         "approve",

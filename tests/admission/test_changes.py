@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
+from django.db import connection
 
 from admission.domain.changes import Change, Word, decide_change
 from admission.domain.decide import GATES
 from admission.errors import ApprovalRefused, PolicyForbids, WithdrawnAlready
 from admission.models import AdmissionRequest, Decision
+from admission.services import tenancies
 from admission.services.changes import requests_about
 from admission.services.tenancies import (
     tenant_approve,
@@ -25,6 +29,7 @@ from admission.services.wishes import (
     increase_refuse,
     increase_withdraw,
 )
+from gpuaas.kernel import clock
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import (
     InvalidRequest,
@@ -32,6 +37,7 @@ from gpuaas.kernel.errors import (
     ProductError,
     TransitionRefused,
 )
+from gpuaas.kernel.models import Event
 from gpuaas.kernel.scope import tenant_scope
 from placement.selectors import request_explain
 from placement.services.allocations import request_withdraw
@@ -168,6 +174,121 @@ def test_a_rule_refuses_a_signup_before_there_is_an_account_or_a_tenant() -> Non
     with tenant_scope(acme.pk):
         assert list(AdmissionRequest.objects.values_list("state", flat=True)) == ["queued"]
         assert Decision.objects.count() == 1
+
+
+def no_signups() -> None:
+    """A rule that lets nobody in."""
+    switched_on(
+        a_rule(
+            "request.kind == 'signup'",
+            name="closed",
+            message="No new customers.",
+            tests=[
+                {"name": "any", "facts": {"request": {"kind": "signup"}}, "forbids": True},
+                {"name": "a lease", "facts": {}, "forbids": False},
+            ],
+        )
+    )
+
+
+def test_strangers_fill_no_tables_with_signups_that_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a_catalogue()
+    no_signups()
+    monkeypatch.setattr(tenancies, "MOST_REFUSED_AN_HOUR", 2)
+    facts = []
+    for n in range(4):
+        with pytest.raises(PolicyForbids) as refused:
+            signed_up(f"n{n}", f"n{n}@acme.test")
+        facts.append("request" in refused.value.facts)
+    assert facts == [True, True, False, False]
+    assert (AdmissionRequest.objects.count(), Decision.objects.count()) == (2, 2)
+    assert Event.objects.filter(facts__rule="closed").count() == 2
+
+
+def test_a_refused_signup_is_forgotten_after_its_time_and_its_event_is_not() -> None:
+    a_catalogue()
+    no_signups()
+    with pytest.raises(PolicyForbids):
+        signed_up()
+    assert tenancies.refused_signups_sweep() == 0
+    AdmissionRequest.objects.update(created_at=clock.db_now() - timedelta(days=31))
+    events = Event.objects.count()
+    assert tenancies.refused_signups_sweep() == 1
+    assert (AdmissionRequest.objects.count(), Decision.objects.count()) == (0, 0)
+    assert Event.objects.count() == events
+
+
+def test_the_way_back_keeps_a_refused_signup_aside_and_the_way_forward_brings_it_back() -> None:
+    a_catalogue()
+    no_signups()
+    with pytest.raises(PolicyForbids):
+        signed_up()
+    acme = a_tenant("acme")
+    wish = wished(acme)
+    before = set(AdmissionRequest.objects.values_list("pk", "state", "code"))
+    decided = Decision.objects.count()
+    assert len(before) == 2
+    try:
+        call_command("migrate", "placement", "0007", verbosity=0)
+        call_command("migrate", "admission", "0005", verbosity=0)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM admission_admissionrequest")
+            assert cursor.fetchone() == (0,)
+    finally:
+        call_command("migrate", verbosity=0)
+    assert set(AdmissionRequest.objects.values_list("pk", "state", "code")) == before
+    assert Decision.objects.count() == decided
+    increase_approve(increase_id=wish.pk, reason="fine", actor=OPERATOR)
+    assert asked_about(wish).state == "admitted"
+
+
+def test_a_rule_judges_what_is_granted_and_not_what_was_asked() -> None:
+    a_catalogue()
+    acme = a_tenant("acme")
+    wish = wished(acme, 90_000)
+    switched_on(
+        a_rule(
+            "request.kind == 'increase' && request.asked_milli > 80000",
+            name="not-so-much",
+            message="At most eighty.",
+            tests=[
+                {
+                    "name": "ninety",
+                    "facts": {"request": {"kind": "increase", "asked_milli": 90000}},
+                    "forbids": True,
+                },
+                {"name": "a lease", "facts": {}, "forbids": False},
+            ],
+        )
+    )
+    for amount in (None, 95_000):
+        with pytest.raises(PolicyForbids):
+            increase_approve(
+                increase_id=wish.pk, reason="ok", nominal_granted_milli=amount, actor=OPERATOR
+            )
+    done = increase_approve(
+        increase_id=wish.pk, reason="less", nominal_granted_milli=70_000, actor=OPERATOR
+    )
+    assert (done.state, done.nominal_granted_milli) == ("approved", 70_000)
+    last = asked_about(wish).decisions.latest("created_at")
+    assert last.facts["request"]["asked_milli"] == 70_000
+    [quota] = [gate for gate in last.gates if gate["gate"] == "quota"]
+    assert quota["facts"]["granted_milli"] == 70_000
+
+
+def test_a_grant_that_grants_nothing_is_refused_by_its_field() -> None:
+    a_catalogue()
+    acme = a_tenant("acme")
+    wish = wished(acme, 90_000)
+    for amount in (64_000, 1):
+        with pytest.raises(InvalidRequest) as refused:
+            increase_approve(
+                increase_id=wish.pk, reason="less", nominal_granted_milli=amount, actor=OPERATOR
+            )
+        assert [e.pointer for e in refused.value.errors] == ["/nominal_granted_milli"]
+    assert Envelope.objects.get(tenant=acme.tenant).nominal_milli == 64_000
 
 
 def test_a_rule_that_came_later_keeps_an_approval_waiting_with_its_name() -> None:

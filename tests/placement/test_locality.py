@@ -12,6 +12,7 @@ from admission.domain.locality import (
     Near,
     Store,
     Wish,
+    in_order,
     missing_storage,
     near,
     wishes,
@@ -132,6 +133,31 @@ def test_of_two_wishes_the_one_that_can_be_met_is_met() -> None:
     ticket = order(zones.acme, "x", "y")
     assert zones.zone_of(ticket) == "b"
     assert last_gate(ticket)["facts"]["preferred_met"] == ["y"]
+
+
+@pytest.mark.parametrize("first", ["x", "y"])
+def test_the_order_in_the_request_says_which_wish_goes_first(first: str) -> None:
+    zones = Zones()
+    zones.data("x", zones=["a"], required=False)
+    zones.data("y", zones=["b"], required=False)
+    other = {"x": "y", "y": "x"}[first]
+    ticket = order(zones.acme, first, other)
+    assert zones.zone_of(ticket) == {"x": "a", "y": "b"}[first]
+    gate = last_gate(ticket)
+    assert gate["facts"]["preferred"] == [first, other]
+    assert gate["facts"]["preferred_met"] == [first]
+    assert f"It is near {first}. Nothing was free that is near {other} as well." in gate["detail"]
+
+
+def test_near_the_first_goes_before_near_any_number_of_later_ones() -> None:
+    data = [
+        Data("one", 1, zones=("a",), required=False),
+        Data("two", 1, zones=("b",), required=False),
+        Data("three", 1, zones=("b", "a"), required=False),
+    ]
+    found = [wish.names for wish in wishes((), data)]
+    assert found == [("one", "three"), ("one",), ("two", "three"), ("two",), ("three",)]
+    assert [d.name for d in in_order(data, ("three", "one"))] == ["three", "one", "two"]
 
 
 def test_a_queued_request_and_a_group_keep_their_wish() -> None:
