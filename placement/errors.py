@@ -192,6 +192,15 @@ class DifferenceNotAcceptable(ProductError):
     unblock = "End what holds the slot, or repair the host; then discover again and look anew."
 
 
+class WindowOverlaps(ProductError):
+    """A node has another window of maintenance in this time."""
+
+    code = "window_overlaps"
+    status = 409
+    title = "Another window of maintenance of the node is in this time"
+    unblock = "Choose another time, or cancel the other window first."
+
+
 class NotBlocked(ProductError):
     """Only a blocked cleanup can be retried or overridden."""
 
@@ -296,6 +305,16 @@ LOCALITY = reason(
     "locality",
     "The node is not where the request has to run",
     "Name other zones, or bring the data to more places.",
+)
+MAINTENANCE_WINDOW = reason(
+    "maintenance_window",
+    "Maintenance of the node begins before this would end",
+    "Ask for a shorter time (max_duration_s), as the refusal says, or wait for the window's end.",
+)
+DURATION_OVER = reason(
+    "duration_over",
+    "The time that was asked for is over",
+    "Lease again; leave max_duration_s out for a lease without an end.",
 )
 DRIVER_VERSION = reason(
     "driver_version",

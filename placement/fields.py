@@ -1,10 +1,12 @@
-"""How is a span of a node's capacity line stored?  As PostgreSQL's int4multirange."""
+"""How are a span of a node's capacity line and a stretch of time told to PostgreSQL?"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.contrib.postgres.fields import DateTimeRangeField
 from django.db import models
+from django.db.models import Func
 
 if TYPE_CHECKING:
     _Field = models.Field[str, str]
@@ -25,3 +27,10 @@ class SpanField(_Field):
         if value is None or isinstance(value, str):
             return value
         return "{" + ",".join(f"[{r.lower},{r.upper})" for r in value) + "}"
+
+
+class Stretch(Func):
+    """The time from one column to another; the end does not belong to it."""
+
+    function = "TSTZRANGE"
+    output_field = DateTimeRangeField()

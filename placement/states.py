@@ -100,11 +100,22 @@ class DriftState(TextChoices):
     CLOSED = "closed"
 
 
+class WindowState(TextChoices):
+    """Where a window of maintenance of one node stands."""
+
+    PLANNED = "planned"
+    ANNOUNCED = "announced"
+    ACTIVE = "active"
+    ENDED = "ended"
+    CANCELLED = "cancelled"
+
+
 A, C, S, N, K = AllocationState, ClaimState, SlotState, NodeState, TaskState
-R, U, D = ResidueState, AutomaticState, DriftState
+R, U, D, W = ResidueState, AutomaticState, DriftState, WindowState
 
 LIVE_CLAIM = (C.RESERVED, C.ACTIVE, C.RELEASING, C.CLEANUP_BLOCKED)
 OPEN_RESIDUE = (R.FOUND, R.OVERRIDDEN)
+OPEN_WINDOW = (W.PLANNED, W.ANNOUNCED, W.ACTIVE)
 OPEN_AUTOMATIC = (U.HELD, U.ALLOWED, U.REJECTED)
 STANDING_DRIFT = (D.OPEN, D.ESCALATED)
 LIVE = [str(state) for state in LIVE_CLAIM]
@@ -228,4 +239,17 @@ DRIFT = Lifecycle(
         Edge("close", (D.OPEN, D.ESCALATED, D.ACCEPTED), D.CLOSED, "platform"),
     ),
     final=(D.CLOSED,),
+)
+
+WINDOW = Lifecycle(
+    "placement.maintenancewindow",
+    WindowState,
+    initial=W.PLANNED,
+    edges=(
+        Edge("announce", (W.PLANNED,), W.ANNOUNCED, "operator"),
+        Edge("start", (W.ANNOUNCED,), W.ACTIVE, "platform"),
+        Edge("end", (W.ACTIVE,), W.ENDED, "platform"),
+        Edge("cancel", (W.PLANNED, W.ANNOUNCED, W.ACTIVE), W.CANCELLED, "operator"),
+    ),
+    final=(W.ENDED, W.CANCELLED),
 )

@@ -6,7 +6,9 @@ from gpuaas.kernel import ticks
 from placement.services.breaker import held_sweep
 from placement.services.differences import boots_sweep
 from placement.services.drift import drift_sweep
+from placement.services.durations import durations_sweep
 from placement.services.endings import deletions_sweep
+from placement.services.maintenance import maintenance_sweep
 from placement.services.observed import silence_sweep
 from placement.services.projections import projections_refresh
 from placement.services.queue import cycle_sweep
@@ -22,3 +24,5 @@ ticks.register("placement.spending", 60.0, spend_sweep)
 ticks.register("placement.boots", 15.0, boots_sweep)
 ticks.register("placement.held", 60.0, held_sweep)
 ticks.register("placement.drift", 15.0, drift_sweep)
+ticks.register("placement.durations", 15.0, durations_sweep)
+ticks.register("placement.maintenance", 10.0, maintenance_sweep)

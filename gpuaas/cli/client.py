@@ -254,6 +254,7 @@ def allocation_body(
     ssh_keys: list[str] | None = None,
     tier: str = "",
     own: str = "",
+    max_duration_s: int | None = None,
     queue: bool = False,
 ) -> Json:
     """The request body of an allocation; members that were not given are left out."""
@@ -265,6 +266,7 @@ def allocation_body(
         "ssh_keys": ssh_keys,
         "tier": tier,
         "own": own,
+        "max_duration_s": max_duration_s,
         "wait": queue,
     }
     body.update({key: value for key, value in optional.items() if value})

@@ -70,6 +70,7 @@ class Want:
     """A size: ``slots`` 0 is the whole node; and for whom, where that matters.
 
     ``part`` asks for a part of one cut slot instead; for a share the tenant always matters.
+    ``lasts_s`` is after how many seconds it ends by itself, None where nobody knows.
     """
 
     slots: int
@@ -77,6 +78,7 @@ class Want:
     terms: Terms = FREE
     tenant: UUID | None = None
     part: PartAsk | None = None
+    lasts_s: int | None = None
 
     @property
     def whole(self) -> bool:

@@ -17,7 +17,8 @@ class AllocationOrder:
     of the workload that it is for. Of several allocations ``together`` is the level that all
     must be within, ``close`` the one that they should be within (fabric, rack, block or zone), and
     ``apart`` keeps them on different nodes. ``own`` binds it to nodes on which the tenant has
-    something (with), or has nothing (apart).
+    something (with), or has nothing (apart). ``max_duration_s`` is after how many seconds at most
+    it is given back by itself; None lasts until somebody releases it.
     """
 
     sku: str
@@ -36,3 +37,4 @@ class AllocationOrder:
     close: str = ""
     apart: bool = False
     own: str = ""
+    max_duration_s: int | None = None

@@ -8,7 +8,7 @@ the most free slots.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.domain.terms import Alone, Own, Terms, Version
@@ -20,6 +20,8 @@ class Group:
 
     ``near``: whether they are where the request has to run. ``nic_free``: free slots with a NIC
     of their own. ``own``: whether the tenant holds something there (None where nobody asked).
+    ``closing``: whether a window of maintenance comes too early; ``fits_s``: how many seconds what
+    is placed there now may last (None without a window).
     """
 
     hosts: int
@@ -35,6 +37,8 @@ class Group:
     free_count: int
     nic_free: int
     own: bool | None = None
+    closing: bool = False
+    fits_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,7 @@ CONSTRAINTS: tuple[tuple[str, Callable[[Group, Asked], bool]], ...] = (
     ("intended_use", _intended),
     ("size_of_node", lambda g, a: g.slot_count >= a.slots),
     ("locality", lambda g, a: g.near),
+    ("maintenance_window", lambda g, a: not g.closing),
     ("driver_version", _driver),
     ("runtime_version", lambda g, a: g.runtime >= a.terms.runtime_min),
     ("tenant_affinity", _own),
@@ -93,6 +98,7 @@ CONSTRAINTS: tuple[tuple[str, Callable[[Group, Asked], bool]], ...] = (
     ("exclusive_nic", lambda g, a: not a.exclusive_nic or g.nic_free >= a.slots),
 )
 """The codes in the order in which they are asked."""
+WINDOW = "maintenance_window"
 LAST = {Alone.WIRING: "wiring_isolation", Alone.NODE: "node_isolation"}
 OTHERS = "other_tenants_isolation"
 """What is left when everything else holds: somebody's promise of wiring or a host of their own."""
@@ -116,6 +122,8 @@ class Refused:
     largest_free: int
     ever: bool
     """Whether an approved host could ever hold it, were it empty."""
+    fits_s: int | None = None
+    """How many seconds it could last where a window of maintenance alone is in the way."""
 
     def as_json(self) -> dict[str, Any]:
         """As it is kept in the decision: counts, never hosts."""
@@ -123,6 +131,7 @@ class Refused:
             "nodes": self.hosts,
             "removed": self.removed,
             "nearest": {"constraint": self.nearest, "free": self.nearest_free},
+            **({"shorter_fits_s": self.fits_s} if self.fits_s else {}),
         }
 
 
@@ -133,16 +142,19 @@ def refused(groups: Iterable[Group], asked: Asked) -> Refused:
     counts: dict[str, int] = {}
     hosts = largest = 0
     ever, nearest = False, (-1, -1, "")
+    fits: int | None = None
     for group in groups:
         code = failing(group, asked) or isolation
         hosts += group.hosts
         counts[code] = counts.get(code, 0) + group.hosts
         at = order.index(code) if code in order else len(order)
         nearest = max(nearest, (at, group.free_count, code))
+        if code == WINDOW and group.fits_s and not failing(replace(group, closing=False), asked):
+            fits = max(fits or 0, group.fits_s)
         if group.schedulable and group.near:
             largest = max(largest, group.free_count)
         standing = group.schedulable or group.state == "ready"
         lasting = all(holds(group, asked) for c, holds in CONSTRAINTS if c in LASTING)
         ever = ever or (standing and lasting and group.near)
     removed = {code: counts[code] for code in (*order, isolation) if code in counts}
-    return Refused(hosts, removed, nearest[2], max(nearest[1], 0), largest, ever)
+    return Refused(hosts, removed, nearest[2], max(nearest[1], 0), largest, ever, fits)

@@ -11,6 +11,7 @@ from placement.models.breaker import AutomaticAction, BreakerRule
 from placement.models.drift import Drift
 from placement.models.identity import IdentityDifference, NodeIdentity
 from placement.models.inventory import CutSlot, GpuDevice, Image, NodeFamily, Pool, Slot
+from placement.models.maintenance import MaintenanceWindow, Notice
 from placement.models.node import JoinToken, Node, NodeCredential, NodeDrain
 from placement.models.residue import SlotResidue
 from placement.models.task import NodeTask, TaskObservation
@@ -31,6 +32,7 @@ __all__ = [
     "IdentityDifference",
     "Image",
     "JoinToken",
+    "MaintenanceWindow",
     "Node",
     "NodeCredential",
     "NodeDrain",
@@ -38,6 +40,7 @@ __all__ = [
     "NodeIdentity",
     "NodeTask",
     "NodeTelemetry",
+    "Notice",
     "PlacementTerms",
     "Pool",
     "Scoring",

@@ -29,6 +29,16 @@ class Pool(Base):
     )
     cycle_trouble = models.CharField(max_length=80, blank=True, db_default="")
     cycle_broke_at = models.DateTimeField(null=True)
+    notice_lead_s = models.PositiveIntegerField(
+        default=72 * 3600,
+        db_default=72 * 3600,
+        help_text="Seconds before maintenance from which nothing without an end is placed.",
+    )
+    notice_again_s = models.PositiveIntegerField(
+        default=24 * 3600,
+        db_default=24 * 3600,
+        help_text="Seconds before maintenance at which its tenants are told again.",
+    )
 
     def __str__(self) -> str:
         return self.name
@@ -123,6 +133,12 @@ class Node(Stateful):
         help_text="numa.switch.domain.nic of each slot, joined by |.",
     )
     schedulable = models.BooleanField(default=False)
+    free_until = models.DateTimeField(
+        null=True, help_text="When its next window of maintenance begins."
+    )
+    open_until = models.DateTimeField(
+        null=True, help_text="Until when something without an end may be placed there."
+    )
 
     boot_id = models.CharField(max_length=64, blank=True)
     agent_version = models.CharField(max_length=40, blank=True)

@@ -27,7 +27,7 @@ def allocation_list(
     tenant_id: UUID | None = None, *, state: str = "", project_id: UUID | None = None
 ) -> QuerySet[Allocation]:
     """Allocations, newest first; without a tenant for operators."""
-    rows = Allocation.objects.select_related("sku", "project", "tenant").order_by(
+    rows = Allocation.objects.select_related("sku", "project", "tenant", "request").order_by(
         "-created_at", "-id"
     )
     if tenant_id is not None:

@@ -16,10 +16,12 @@ from placement.domain.capacity import schedulable
 from placement.domain.terms import BadVersion, version_of
 from placement.errors import DrainNotYours, NodeStateRefused, NothingToApprove, ReasonMissing
 from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool, Slot
+from placement.models.maintenance import NoticeKind
 from placement.models.node import Intended
 from placement.selectors.nodes import facts_of
 from placement.services.counting import count_cuts, count_free
 from placement.services.identities import one_slot_each_or_refuse
+from placement.services.notices import drain_told
 from placement.services.slots import lay_out
 from placement.states import LIVE, NodeState, SlotState, TaskState
 from tenants.errors import NameTaken
@@ -221,8 +223,8 @@ def node_approve(
 
 
 def _automatic(owner: Mapping[str, Any]) -> bool:
-    """Whether a drain was set by automation and not by a person."""
-    return owner.get("kind") == "system"
+    """Whether a drain was set by automation, or by a window of maintenance, and not by a person."""
+    return owner.get("kind") in ("system", "window")
 
 
 @transaction.atomic
@@ -249,6 +251,7 @@ def node_drain(
             facts={"slot_index": slot_index},
         )
         recount(node)
+        drain_told(drain, NoticeKind.DRAIN, actor=actor)
     elif _automatic(drain.owner) and not _automatic(owner):
         before = {"owner": drain.owner, "reason": drain.reason}
         drain.owner, drain.reason = owner, why
@@ -262,6 +265,7 @@ def node_drain(
             reason=why,
             facts={"slot_index": slot_index},
         )
+        drain_told(drain, NoticeKind.DRAIN, actor=actor)
     return drain
 
 
@@ -280,6 +284,7 @@ def node_undrain(
             raise DrainNotYours(owner=drain.owner.get("name", ""))
         drain.ended_at = clock.db_now()
         drain.save(update_fields=["ended_at"])
+        drain_told(drain, NoticeKind.DRAIN_OVER, actor=actor)
         events.record(
             kind="placement.node.undrain",
             subject=node,

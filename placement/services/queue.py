@@ -136,6 +136,7 @@ def _ask(row: AdmissionRequest) -> Ask:
         close=row.spec.get("close", ""),
         apart=row.spec.get("apart", False),
         own=row.spec.get("own", ""),
+        max_duration_s=row.spec.get("max_duration_s"),
         band=row.spec.get("band"),
     )
     assert row.tenant_id is not None  # both by a constraint of the table

@@ -9,7 +9,7 @@ from admission.errors import ForbiddenByLocality
 from gpuaas.kernel.errors import ProductError
 from placement.domain.part_reasons import parts_refused
 from placement.domain.parts import PartAsk
-from placement.domain.reasons import Asked, refused
+from placement.domain.reasons import WINDOW, Asked, Refused, refused
 from placement.domain.sets import NoPlan
 from placement.errors import NeverFits, PoolDedicated, SkuUnavailable
 from placement.services.bundle import Item
@@ -69,13 +69,24 @@ def no_capacity(item: Item) -> ProductError:
     wanted = "a whole free node" if want.whole else f"{want.slots} slots on one node"
     return SkuUnavailable(
         f"{item.authority.sku} needs {wanted}; the best {family} node has "
-        f"{account.largest_free} free.",
+        f"{account.largest_free} free.{_windows(account)}",
         asked=want.slots,
         largest_free=account.largest_free,
         family=family,
         pool=item.authority.pool,
         **numbers,
     )
+
+
+def _windows(account: Refused) -> str:
+    """What announced maintenance rules out, and how long something could last there."""
+    nodes = account.removed.get(WINDOW, 0)
+    if not nodes:
+        return ""
+    said = f" Maintenance begins too early on {nodes} of {account.hosts} nodes"
+    if account.fits_s:
+        return f"{said}; for {account.fits_s} seconds at most (max_duration_s) it fits now."
+    return f"{said}."
 
 
 def no_room_together(item: Item, found: NoPlan) -> ProductError:

@@ -27,6 +27,7 @@ from placement.domain.parts import MIG, SHARE, PartAsk
 from placement.domain.sets import LEVELS, Closeness, beside
 from placement.domain.terms import OWN, Alone, Terms
 from placement.services.bundle import Item, as_json
+from placement.services.durations import lasts_of
 from placement.snapshots import Ask, Look, Target, image_of
 from placement.snapshots.orders import MOST_SLOTS
 from placement.snapshots.sites import standing_of
@@ -195,6 +196,7 @@ def item_of(
         terms,
         who.tenant_id if matters or (part is not None and part.kind == SHARE) else None,
         part,
+        lasts_of(order),
     )
     where = _where(met, facts)
     allocation_id = ids.new_id()
@@ -287,6 +289,7 @@ def _placed_by(order: AllocationOrder) -> dict[str, Any]:
         "close": order.close,
         "apart": order.apart or None,
         "own": order.own,
+        "max_duration_s": order.max_duration_s,
     }
     return {name: value for name, value in parts.items() if value not in ([], None, "")}
 

@@ -14,6 +14,7 @@ from placement.domain.sets import (
     Path,
     SetAsk,
     SetPlan,
+    Window,
     closest,
     place_set,
 )
@@ -40,6 +41,7 @@ def set_plan(
         required=close.required,
         preferred=close.preferred,
         apart=close.apart,
+        windows=(Window(0, want.lasts_s),) if want.lasts_s else (),
     )
     parts = _parts(where, item, len(items))
     for part in parts:

@@ -10,7 +10,7 @@ from gpuaas.kernel import clock, prepared
 from placement.domain.fit import Want
 from placement.domain.reasons import Group
 from placement.domain.terms import Own
-from placement.snapshots.places import LIVE, Target
+from placement.snapshots.places import LIVE, OPEN_THEN, SETTLE_S, Target
 
 SMALL = 200
 """Pools up to this many nodes are counted anew for every refusal."""
@@ -21,9 +21,13 @@ KEPT = 256
 _CENSUS: Final = (
     """
 SELECT count(*)::int, n.state, n.draining, n.health, n.schedulable, n.intended, n.near,
-       n.driver, n.runtime, n.slot_count, n.free_count, n.nic_free, n.own
+       n.driver, n.runtime, n.slot_count, n.free_count, n.nic_free, n.closing,
+       max(n.until_s)::bigint, n.own
   FROM (SELECT n.state, n.health, n.schedulable, n.intended, n.driver, n.runtime, n.slot_count,
-               n.free_count,
+               n.free_count, NOT """
+    + OPEN_THEN
+    + """ AS closing,
+               extract(epoch FROM n.free_until - statement_timestamp()) AS until_s,
                NOT n.schedulable AND EXISTS (
                     SELECT FROM placement_nodedrain d
                      WHERE d.node_id = n.id AND d.slot_index IS NULL AND d.ended_at IS NULL
@@ -42,7 +46,7 @@ SELECT count(*)::int, n.state, n.draining, n.health, n.schedulable, n.intended, 
           FROM placement_node n
          WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.state <> 'retired') AS n
  GROUP BY n.state, n.draining, n.health, n.schedulable, n.intended, n.near, n.driver, n.runtime,
-          n.slot_count, n.free_count, n.nic_free, n.own
+          n.slot_count, n.free_count, n.nic_free, n.closing, n.own
 """
 )
 _kept: OrderedDict[Any, tuple[float, tuple[Group, ...]]] = OrderedDict()
@@ -54,7 +58,7 @@ def census(where: Target, want: Want) -> tuple[Group, ...]:
     Of a large pool the answer may be up to ``KEPT_S`` seconds old.
     """
     own = want.terms.own != Own.ANY
-    key = (where, want.exclusive_nic, want.tenant if own else None)
+    key = (where, want.exclusive_nic, want.tenant if own else None, want.lasts_s)
     now = clock.monotonic()
     found = _kept.get(key)
     if found is not None and now - found[0] < KEPT_S:
@@ -71,6 +75,7 @@ def census(where: Target, want: Want) -> tuple[Group, ...]:
             "nic": want.exclusive_nic,
             "own": own,
             "tenant": want.tenant,
+            "lasts": want.lasts_s,
         },
     )
     groups = tuple(_group(row) for row in rows)
@@ -85,7 +90,7 @@ def census(where: Target, want: Want) -> tuple[Group, ...]:
 
 def _group(row: Sequence[Any]) -> Group:
     hosts, state, draining, health, takes, intended, here, driver, runtime, *counts, own = row
-    slots, free, nic = counts
+    slots, free, nic, closing, until_s = counts
     return Group(
         hosts=hosts,
         state=state,
@@ -100,4 +105,6 @@ def _group(row: Sequence[Any]) -> Group:
         free_count=free,
         nic_free=nic,
         own=own,
+        closing=closing,
+        fits_s=max(0, until_s - SETTLE_S) if until_s is not None else None,
     )

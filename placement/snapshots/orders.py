@@ -16,7 +16,7 @@ from gpuaas.kernel import prepared
 from placement.domain.fit import Place
 from placement.domain.order import AllocationOrder
 from placement.domain.terms import FREE, Terms, merged
-from placement.snapshots.places import FENCED, HELD, Target, held_of
+from placement.snapshots.places import FENCED, HELD, OPEN_THEN, Target, held_of
 from tenants.models.catalogue import machine_of
 
 MOST_SLOTS = 32_767
@@ -87,6 +87,9 @@ _PLACES: Final = (
                                                  ELSE 'slices' END)
                   AND (NOT size.nic OR bit_count((n.free_mask & n.exclusive_mask)::bit(64))
                                        >= size.slots)
+                  AND """
+    + OPEN_THEN
+    + """
                 ORDER BY n.free_count, n.num LIMIT 4) AS n)
 """
 )
@@ -222,6 +225,7 @@ def look(ask: Ask) -> Look | None:
             "project": ask.project_id,
             "sku": ask.order.sku,
             "slots": _slots(ask.order),
+            "lasts": ask.order.max_duration_s,
             "image": ask.order.image,
             "keys": list(ask.order.ssh_key_ids),
             "data": list(ask.order.datasets),

@@ -12,7 +12,7 @@ from placement.domain.parts import CutState
 from placement.domain.reasons import Group
 from placement.domain.terms import Own
 from placement.snapshots.counts import KEPT, KEPT_S, SMALL
-from placement.snapshots.places import LIVE, Target
+from placement.snapshots.places import LIVE, OPEN_THEN, Target
 
 _CENSUS: Final = (
     """
@@ -32,12 +32,14 @@ SELECT count(*)::int, q.*
     + LIVE
     + """) END AS own,
                k.cut, k.board, k.state AS used, k.free_milli, k.memory_mib, k.memory_used_mib,
-               k.holder, k.open
+               k.holder, k.open, NOT """
+    + OPEN_THEN
+    + """ AS closing
           FROM placement_cutslot k JOIN placement_node n ON n.id = k.node_id
          WHERE k.pool_id = %(pool)s AND k.family_id = %(family)s AND n.state <> 'retired') AS q
  GROUP BY q.state, q.draining, q.health, q.schedulable, q.intended, q.near, q.driver, q.runtime,
           q.own, q.cut, q.board, q.used, q.free_milli, q.memory_mib, q.memory_used_mib, q.holder,
-          q.open
+          q.open, q.closing
 """
 )
 Groups = tuple[tuple[Group, CutState], ...]
@@ -50,7 +52,7 @@ def part_census(where: Target, want: Want) -> Groups:
     Of a large pool the answer may be up to ``KEPT_S`` seconds old.
     """
     own = want.terms.own != Own.ANY
-    key = (where, want.tenant if own else None)
+    key = (where, want.tenant if own else None, want.lasts_s)
     now = clock.monotonic()
     found = _kept.get(key)
     if found is not None and now - found[0] < KEPT_S:
@@ -66,6 +68,7 @@ def part_census(where: Target, want: Want) -> Groups:
             "nodes": list(near.nodes),
             "own": own,
             "tenant": want.tenant,
+            "lasts": want.lasts_s,
         },
     )
     groups = tuple(_group(row) for row in rows)
@@ -80,7 +83,7 @@ def part_census(where: Target, want: Want) -> Groups:
 
 def _group(row: Sequence[Any]) -> tuple[Group, CutState]:
     slots, state, draining, health, takes, intended, here, driver, runtime, own, *cut = row
-    kind, board, used, free, memory, memory_used, holder, is_open = cut
+    kind, board, used, free, memory, memory_used, holder, is_open, closing = cut
     group = Group(
         hosts=slots,
         state=state,
@@ -95,6 +98,7 @@ def _group(row: Sequence[Any]) -> tuple[Group, CutState]:
         free_count=1,
         nic_free=0,
         own=own,
+        closing=closing,
     )
     # Where on the GPU the free milli are does not matter here.
     taken = ((free, 1000),) if free < 1000 else ()

@@ -21,6 +21,15 @@ FENCED: Final = (
 """Whether any live claim was promised to share nothing: only then it matters who holds what."""
 HELD: Final = "placement_held(n.num, n.slot_count, n.fabric)"
 """Who holds what on node ``n``, as ``held_of`` reads it."""
+SETTLE_S: Final = 60
+"""Seconds between a look at free capacity and the row that is made of it, at most."""
+OPEN_THEN: Final = f"""
+   (n.free_until IS NULL OR CASE WHEN %(lasts)s::int IS NULL
+         THEN n.open_until > statement_timestamp()
+         ELSE n.free_until > statement_timestamp()
+                             + make_interval(secs => %(lasts)s::int + {SETTLE_S}) END)
+"""
+"""Whether node ``n`` is free of maintenance while it lasts; NULL: nobody knows how long."""
 _WITHIN: Final = """
        (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
    AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
@@ -30,6 +39,9 @@ FITS: Final = (
     """
        n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
    AND (NOT %(whole)s::bool OR n.free_count = n.slot_count)
+   AND """
+    + OPEN_THEN
+    + """
    AND n.intended IN ('any', %(use)s::text)
    AND (NOT %(nic)s::bool
         OR bit_count((n.free_mask & n.exclusive_mask)::bit(64)) >= %(slots)s::int)
@@ -88,7 +100,10 @@ SELECT n.num FROM placement_node n
        OR EXISTS (SELECT FROM placement_allocation a
                    WHERE a.node_id = n.id AND a.state = 'cleanup_blocked')
        OR EXISTS (SELECT FROM placement_nodedrain d
-                   WHERE d.node_id = n.id AND d.ended_at IS NULL),
+                   WHERE d.node_id = n.id AND d.ended_at IS NULL)
+       OR NOT """
+    + OPEN_THEN
+    + """,
        n.free_count DESC, n.num
  LIMIT 1
 """
@@ -164,6 +179,7 @@ def params_of(where: Target, want: Want) -> dict[str, Any]:
         "with": None if terms.own == Own.ANY else terms.own == Own.WITH,
         "by_itself": terms.alone == Alone.NODE,
         "tenant": want.tenant,
+        "lasts": want.lasts_s,
         "holders": terms.about_tenants,
     }
 

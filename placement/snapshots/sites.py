@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from gpuaas.kernel import prepared
 from placement.domain.fit import Want
-from placement.domain.sets import Path, Site
+from placement.domain.sets import Hold, Path, Site, Window
 from placement.snapshots.places import FITS, HELD, Target, params_of, read_place
 
 PARTS = 64
@@ -40,6 +41,7 @@ HAVING sum(p.members) >= %(members)s::int
 _SITES: Final = (
     """
 SELECT n.zone, n.block, n.rack, n.fabric,
+       extract(epoch FROM n.free_until - statement_timestamp())::float8,
        n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mask, """
     + HELD
     + """
@@ -157,11 +159,23 @@ def _named(part: Part) -> dict[str, str]:
 def sites(
     where: Target, want: Want, part: Part, *, avoid: frozenset[int] = frozenset()
 ) -> list[Site]:
-    """The nodes of a part that hold a member, the fullest first, with who holds what on them."""
+    """The nodes of a part that hold a member, the fullest first, with who holds what on them.
+
+    A window of maintenance holds a node from so many seconds from now on.
+    """
     params = {
         **params_of(where, want),
         **_named(part),
         "avoid": sorted(avoid),
         "limit": MOST,
     }
-    return [Site(read_place(row[4:]), *row[:4]) for row in prepared.rows(_SITES, params)]
+    return [_site(row) for row in prepared.rows(_SITES, params)]
+
+
+def _site(row: Sequence[Any]) -> Site:
+    zone, block, rack, fabric, until_s, *seen = row
+    place = read_place(seen)
+    every = (1 << place.slot_count) - 1
+    # What comes after the next window is not known here, so it holds the host for good.
+    holds = () if until_s is None else (Hold(every, Window(until_s)),)
+    return Site(place, zone, block, rack, fabric, holds)

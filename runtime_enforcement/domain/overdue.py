@@ -19,6 +19,9 @@ EXPECTED_S: dict[tuple[str, str], int] = {
     ("placement.node", "verifying"): 3 * DAY,
     ("placement.node", "maintenance"): 7 * DAY,
     ("placement.node", "quarantined"): 7 * DAY,
+    ("placement.maintenancewindow", "planned"): 366 * DAY,
+    ("placement.maintenancewindow", "announced"): 366 * DAY,
+    ("placement.maintenancewindow", "active"): 31 * DAY,
     ("placement.nodetask", "pending"): HOUR,
     ("placement.nodetask", "leased"): HOUR,
 }

@@ -40,6 +40,15 @@ class OrderIn(Input):
     )
     tier = Text(max_length=40, required=False, allow_null=True, default=None)
     own = OwnField()
+    max_duration_s = Whole(
+        min_value=60,
+        max_value=10 * 366 * 86_400,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="It is given back by itself so many seconds after it was placed. Without it, "
+        "a lease lasts until it is released, and keeps away from nodes with maintenance ahead.",
+    )
 
 
 class OrderQuery(Query):
@@ -125,6 +134,9 @@ class AllocationOut(Output):
     created_at = serializers.DateTimeField()
     active_at = serializers.DateTimeField(allow_null=True)
     released_at = serializers.DateTimeField(allow_null=True)
+    ends_at = serializers.DateTimeField(
+        allow_null=True, help_text="When it is given back by itself; null where nobody said."
+    )
     version = serializers.IntegerField()
 
 

@@ -26,12 +26,13 @@ from gpuaas.kernel.scope import platform_scope
 from placement import selectors
 from placement.domain.order import AllocationOrder
 from placement.models import Allocation, Node
+from placement.selectors.occupants import ends_at_of
 from placement.services import allocations as service
 
 
 def allocations_of(view: ProductView) -> QuerySet[Allocation]:
     """The allocations that the caller may see."""
-    rows = Allocation.objects.select_related("sku", "project", "tenant")
+    rows = Allocation.objects.select_related("sku", "project", "tenant", "request")
     tenant_id = view.actor.tenant_id
     return rows.filter(tenant_id=tenant_id) if tenant_id else rows
 
@@ -83,6 +84,7 @@ def _shown(row: Allocation, node_name: str | None, states: bool) -> dict[str, An
         "created_at": row.created_at,
         "active_at": row.active_at,
         "released_at": row.released_at,
+        "ends_at": ends_at_of(row),
         "version": row.version,
     }
     if states:
@@ -107,6 +109,7 @@ def order_of(given: dict[str, Any]) -> AllocationOrder:
         wait=given["wait"],
         tier=given["tier"] or "",
         own=given["own"],
+        max_duration_s=given["max_duration_s"],
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpuaas.cli import describe, waiting
+from gpuaas.cli import describe, values, waiting
 from gpuaas.cli.client import allocation_body, segment
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import ALLOCATION, OPERATION, REQUEST, SSH_KEY, TIMELINE, target
@@ -30,6 +30,10 @@ Tier = Annotated[str, typer.Option("--tier", help="Service tier.")]
 Own = Annotated[
     str,
     typer.Option("--own", help="with or apart: only nodes where you have something, or nothing."),
+]
+MaxDuration = Annotated[
+    str,
+    typer.Option("--max-duration", help="It ends by itself after this: 90m, 12h, 36h30m."),
 ]
 Queue = Annotated[bool, typer.Option("--queue", help="Queue when nothing fits now.")]
 
@@ -69,6 +73,11 @@ def register(app: typer.Typer) -> None:
             _show(session, key)
 
 
+def seconds(written: str) -> int | None:
+    """A duration as whole seconds; None where none was given."""
+    return int(values.duration(written)) if written else None
+
+
 def _asking(allocation: typer.Typer) -> None:
     @command(allocation, "create")
     def allocation_create(
@@ -80,6 +89,7 @@ def _asking(allocation: typer.Typer) -> None:
         ssh_key: Keys = None,
         tier: Tier = "",
         own: Own = "",
+        max_duration: MaxDuration = "",
         queue: Queue = False,
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Only show what would be decided, and its price.")
@@ -96,7 +106,16 @@ def _asking(allocation: typer.Typer) -> None:
         project = session.project()
         keys = key_ids(session, ssh_key or [])
         if dry_run:
-            _plan(session, project, sku=sku, slots=slots, image=image, tier=tier, own=own)
+            _plan(
+                session,
+                project,
+                sku=sku,
+                slots=slots,
+                image=image,
+                tier=tier,
+                own=own,
+                max_duration_s=seconds(max_duration),
+            )
             return
         body = allocation_body(
             sku=sku,
@@ -106,6 +125,7 @@ def _asking(allocation: typer.Typer) -> None:
             ssh_keys=keys,
             tier=tier,
             own=own,
+            max_duration_s=seconds(max_duration),
             queue=queue,
         )
         answer = session.client.post(
@@ -123,9 +143,19 @@ def _asking(allocation: typer.Typer) -> None:
         image: Image = "",
         tier: Tier = "",
         own: Own = "",
+        max_duration: MaxDuration = "",
     ) -> None:
         """Show what a create would decide and cost. Nothing is changed."""
-        _plan(session, session.project(), sku=sku, slots=slots, image=image, tier=tier, own=own)
+        _plan(
+            session,
+            session.project(),
+            sku=sku,
+            slots=slots,
+            image=image,
+            tier=tier,
+            own=own,
+            max_duration_s=seconds(max_duration),
+        )
 
 
 def _reading(allocation: typer.Typer) -> None:

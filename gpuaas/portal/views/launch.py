@@ -27,6 +27,7 @@ class Wish:
     keys: tuple[str, ...]
     wait: bool
     own: str = ""
+    hours: str = ""
 
     @classmethod
     def read(cls, given: QueryDict) -> Wish:
@@ -40,6 +41,7 @@ class Wish:
             keys=tuple(given.getlist("key")[:MOST_KEYS]),
             wait=given.get("wait") == "1",
             own=word(given, "own", 8),
+            hours=word(given, "hours", 6),
         )
 
     def order(self) -> AllocationOrder:
@@ -52,7 +54,13 @@ class Wish:
             ssh_key_ids=tuple(uuid_of(key, "/ssh_keys") for key in self.keys),
             wait=self.wait,
             own=self.own,
+            max_duration_s=self.lasts_s(),
         )
+
+    def lasts_s(self) -> int | None:
+        """After how many seconds it ends. Raises InvalidRequest naming the field."""
+        hours = number(self.hours, "/max_duration_s", "a whole number of hours")
+        return None if hours is None else hours * 3600
 
 
 class Launch(PlannedPage[Wish]):
@@ -103,5 +111,7 @@ class Launch(PlannedPage[Wish]):
             words.append(f"--image {shlex.quote(wish.image)}")
         if wish.own:
             words.append(f"--own {shlex.quote(wish.own)}")
+        if wish.hours.isdecimal():
+            words.append(f"--max-duration {wish.hours}h")
         words += [f"--ssh-key {shlex.quote(key)}" for key in wish.keys]
         return " ".join([*words, "--queue" if wish.wait else "--wait"])

@@ -1,0 +1,71 @@
+"""How long may an allocation last, and what ends one whose time is over?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.db import connection, transaction
+
+from gpuaas.kernel import workflow
+from gpuaas.kernel.actor import system
+from gpuaas.kernel.errors import FieldError, InvalidRequest
+from placement.domain.order import AllocationOrder
+from placement.errors import DURATION_OVER
+from placement.models import Allocation
+from placement.services.cleanup import release_begin
+from placement.services.intents import STANDING
+from placement.states import AllocationState, Outcome
+
+LEAST_S, MOST_S = 60, 10 * 366 * 86_400
+BATCH: Final = 200
+PART = system("durations")
+_OVER: Final = """
+SELECT a.id FROM admission_admissionrequest r
+  JOIN placement_allocation a ON a.request_id = r.id
+  JOIN placement_node n ON n.id = a.node_id
+ WHERE r.spec ? 'max_duration_s' AND a.state <> 'released' AND a.state = ANY (%s)
+   AND a.created_at + make_interval(secs => (r.spec ->> 'max_duration_s')::int)
+       <= statement_timestamp()
+ ORDER BY n.num, a.id LIMIT %s
+"""
+
+
+def lasts_of(order: AllocationOrder) -> int | None:
+    """The most seconds that it lasts, None without an end. Raises InvalidRequest naming the field.
+
+    Counted from when it is placed: what is reserved for a tenant is the tenant's from then on.
+    """
+    asked = order.max_duration_s
+    if asked is not None and not LEAST_S <= asked <= MOST_S:
+        raise InvalidRequest(
+            f"max_duration_s: {LEAST_S} to {MOST_S} seconds.",
+            errors=(FieldError("/max_duration_s", "out_of_range", f"{LEAST_S} to {MOST_S}"),),
+        )
+    return asked
+
+
+def durations_sweep() -> int:
+    """Begin the release of what has lasted as long as was asked for; how many began.
+
+    Its outcome is ``expired``. What has been released meanwhile is passed over.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_OVER, [[str(state) for state in STANDING], BATCH])
+        found = [row[0] for row in cursor.fetchall()]
+    begun = 0
+    for allocation_id in found:
+        with transaction.atomic():
+            row = Allocation.objects.get(pk=allocation_id)
+            if row.state not in STANDING:
+                continue
+            if row.state != AllocationState.ACTIVE:
+                workflow.cancel(row.run_id, PART, DURATION_OVER.code)
+            release_begin(
+                allocation_id=allocation_id,
+                outcome=Outcome.EXPIRED,
+                code=DURATION_OVER.code,
+                detail="the time that was asked for is over",
+                actor=PART,
+            )
+            begun += 1
+    return begun
