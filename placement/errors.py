@@ -201,6 +201,33 @@ class WindowOverlaps(ProductError):
     unblock = "Choose another time, or cancel the other window first."
 
 
+class CardInUse(ProductError):
+    """A card was said to be replaced while a claim holds its slot."""
+
+    code = "card_in_use"
+    status = 409
+    title = "The slot of this card is held"
+    unblock = "Release what holds the slot; a cleanup that is blocked has to be resolved first."
+
+
+class CardNotSeen(ProductError):
+    """A replacement was approved before a discovery found another card in the place."""
+
+    code = "card_not_seen"
+    status = 409
+    title = "No other card was discovered in its place yet"
+    unblock = "Run a discovery: gpuaas node discover NAME. A card elsewhere is approved as new."
+
+
+class NotMovable(ProductError):
+    """Work was to be moved off a node that still takes work."""
+
+    code = "not_movable"
+    status = 409
+    title = "The node still takes new work: it would be chosen again"
+    unblock = "Drain the node first: gpuaas node drain NAME."
+
+
 class NotBlocked(ProductError):
     """Only a blocked cleanup can be retried or overridden."""
 

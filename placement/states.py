@@ -110,6 +110,14 @@ class WindowState(TextChoices):
     CANCELLED = "cancelled"
 
 
+class ReplacementState(TextChoices):
+    """Where the replacement of a card stands."""
+
+    DECLARED = "declared"
+    APPROVED = "approved"
+    CANCELLED = "cancelled"
+
+
 A, C, S, N, K = AllocationState, ClaimState, SlotState, NodeState, TaskState
 R, U, D, W = ResidueState, AutomaticState, DriftState, WindowState
 
@@ -252,4 +260,15 @@ WINDOW = Lifecycle(
         Edge("cancel", (W.PLANNED, W.ANNOUNCED, W.ACTIVE), W.CANCELLED, "operator"),
     ),
     final=(W.ENDED, W.CANCELLED),
+)
+
+REPLACEMENT = Lifecycle(
+    "placement.cardreplacement",
+    ReplacementState,
+    initial=ReplacementState.DECLARED,
+    edges=(
+        Edge("approve", (ReplacementState.DECLARED,), ReplacementState.APPROVED, "operator"),
+        Edge("cancel", (ReplacementState.DECLARED,), ReplacementState.CANCELLED, "operator"),
+    ),
+    final=(ReplacementState.APPROVED, ReplacementState.CANCELLED),
 )

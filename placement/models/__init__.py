@@ -13,6 +13,7 @@ from placement.models.identity import IdentityDifference, NodeIdentity
 from placement.models.inventory import CutSlot, GpuDevice, Image, NodeFamily, Pool, Slot
 from placement.models.maintenance import MaintenanceWindow, Notice
 from placement.models.node import JoinToken, Node, NodeCredential, NodeDrain
+from placement.models.replacement import CardReplacement
 from placement.models.residue import SlotResidue
 from placement.models.task import NodeTask, TaskObservation
 from placement.models.telemetry import NodeTelemetry, TelemetryWindow
@@ -22,6 +23,7 @@ __all__ = [
     "Allocation",
     "AutomaticAction",
     "BreakerRule",
+    "CardReplacement",
     "Claim",
     "ClaimDevice",
     "CleanupOverride",

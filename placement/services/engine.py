@@ -134,6 +134,16 @@ def _mine(items: Sequence[Item], ahead: Sequence[Item]) -> list[tuple[Item, list
     return sorted(mine, key=lambda pair: pair[1][0].num)
 
 
+def option_beside(item: Item, gone: Gone, *, avoid: frozenset[int]) -> Option | None:
+    """The best place of an item now on none of these nodes, after what is gone elsewhere.
+
+    Nothing is locked or written: an answer to what would be.
+    """
+    if item.where is None or not _let_in(item):
+        return None
+    return next(iter(_options(item, item.where, gone, avoid, limit=1)), None)
+
+
 Group = list[tuple[Item, list[Option]]] | NoPlan
 """What a request's allocations would get: each its option, or why not all of them."""
 

@@ -22,6 +22,7 @@ EXPECTED_S: dict[tuple[str, str], int] = {
     ("placement.maintenancewindow", "planned"): 366 * DAY,
     ("placement.maintenancewindow", "announced"): 366 * DAY,
     ("placement.maintenancewindow", "active"): 31 * DAY,
+    ("placement.cardreplacement", "declared"): 7 * DAY,
     ("placement.nodetask", "pending"): HOUR,
     ("placement.nodetask", "leased"): HOUR,
 }
