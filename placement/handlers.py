@@ -8,6 +8,7 @@ from gpuaas.kernel import events
 from gpuaas.kernel.actor import system
 from gpuaas.kernel.models import Event
 from placement.models import Allocation
+from placement.services.defrag_steps import progress_signal
 from placement.services.endings import deleting_release, excess_drain, suspended_release
 from placement.services.moves import workload_moved, workload_not_moved
 from placement.services.queue import cycle_run, cycle_sweep
@@ -24,6 +25,7 @@ def capacity_freed(event: Event) -> None:
     if row is None:
         return
     cycle_run(row.node.pool.name)
+    progress_signal(row.node.pool_id)
     if row.workload_id is not None:
         workload_not_moved(request_id=row.request_id, actor=PART)
         workload_moved(request_id=row.request_id, actor=PART)
@@ -34,9 +36,15 @@ def capacity_active(event: Event) -> None:
     """A workload that moves gives up its old places when the new ones work."""
     if event.subject_id is None:
         return
-    row = Allocation.objects.filter(pk=event.subject_id).first()
+    row = Allocation.objects.select_related("node").filter(pk=event.subject_id).first()
     if row is not None and row.workload_id is not None:
         workload_moved(request_id=row.request_id, actor=PART)
+        progress_signal(row.node.pool_id)
+
+
+def room_made(event: Event) -> None:
+    """Work was moved away from a host: who has waited for the room is looked at."""
+    cycle_run(event.facts["pool"])
 
 
 def authority_changed(event: Event) -> None:
@@ -76,6 +84,7 @@ REASONS_END = (
 ON = {
     "placement.allocation.finish": capacity_freed,
     "placement.allocation.activate": capacity_active,
+    "placement.defragmentation.end": room_made,
     **dict.fromkeys(REASONS_END, authority_changed),
     "tenants.tenant.suspend": tenant_suspended,
     "tenants.tenant.begin_delete": tenant_deleting,

@@ -13,6 +13,7 @@ from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.transitions import advance
 from gpuaas.kernel.workflow import Definition, Done, Fail, Outcome, Step, Wait, register
 from placement.models import Allocation, Claim, CleanupProof, NodeTask
+from placement.services import defrag_steps
 from placement.services.cleanup import live_claims, release_begin, release_block, release_finish
 from placement.services.intents import intent_dropped
 from placement.states import AllocationState, ClaimState, TaskState
@@ -162,6 +163,17 @@ def expired(run: WorkflowRun) -> None:
         intent_dropped(request.workload_id, outcome, error.get("code", ""), PLATFORM)
 
 
+DEFRAGMENT = register(
+    Definition(
+        "placement.defragment",
+        steps=(
+            Step("move", run=defrag_steps.moved),
+            Step("open", run=defrag_steps.opened),
+        ),
+        deadline_s=86_400.0,
+        on_failed=defrag_steps.stopped,
+    )
+)
 CREATE = register(
     Definition(
         "allocation.create",

@@ -148,3 +148,4 @@ STORAGE = [
         {"name": "nvme-pool-a", "kind": "nvme", "zones": ["z1"], "reason": "installed"},
     )
 ]
+DEFRAG = [_body("room for eight slots in two moves", {"sku": "h100-slice", "slots": 8, "moves": 2})]

@@ -33,6 +33,8 @@ class NodeFacts:
     slot_claims: int
     cleanup_blocked: int
     residue: int = 0
+    held: bool = False
+    """Whether room is being made there for somebody: nothing new comes until that is done."""
 
 
 def schedulable(facts: NodeFacts) -> bool:
@@ -40,6 +42,7 @@ def schedulable(facts: NodeFacts) -> bool:
     return (
         facts.state == "ready"
         and not facts.draining
+        and not facts.held
         and facts.health == "ok"
         and not facts.blocking_conditions
         and facts.approved > 0

@@ -51,6 +51,10 @@ class Asked:
     terms: Terms
 
 
+def _unheld(g: Group, a: Asked) -> bool:
+    return g.schedulable or g.state != HELD
+
+
 def _ready(g: Group, a: Asked) -> bool:
     return g.schedulable or g.state == "ready"
 
@@ -81,6 +85,7 @@ def _own(g: Group, a: Asked) -> bool:
 
 
 CONSTRAINTS: tuple[tuple[str, Callable[[Group, Asked], bool]], ...] = (
+    ("node_held", _unheld),
     ("node_in_service", _serviced),
     ("node_not_ready", _ready),
     ("node_draining", _drained),
@@ -102,6 +107,8 @@ WINDOW = "maintenance_window"
 LAST = {Alone.WIRING: "wiring_isolation", Alone.NODE: "node_isolation"}
 OTHERS = "other_tenants_isolation"
 """What is left when everything else holds: somebody's promise of wiring or a host of their own."""
+HELD = "held"
+"""The state of a host on which room is being made for somebody."""
 LASTING = ("intended_use", "size_of_node", "driver_version", "runtime_version")
 """Constraints that no release of anybody's claims will ever meet."""
 
@@ -153,7 +160,7 @@ def refused(groups: Iterable[Group], asked: Asked) -> Refused:
             fits = max(fits or 0, group.fits_s)
         if group.schedulable and group.near:
             largest = max(largest, group.free_count)
-        standing = group.schedulable or group.state == "ready"
+        standing = group.schedulable or group.state in ("ready", HELD)
         lasting = all(holds(group, asked) for c, holds in CONSTRAINTS if c in LASTING)
         ever = ever or (standing and lasting and group.near)
     removed = {code: counts[code] for code in (*order, isolation) if code in counts}

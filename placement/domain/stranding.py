@@ -211,6 +211,19 @@ def _usable(sold: Sold, g: Hosts) -> tuple[int, dict[str, int]]:
     return opened.bit_count(), why
 
 
+def serves(sold: Sold, g: Hosts) -> bool:
+    """Whether such a host in service could ever hold the product, were it empty."""
+    use = "baremetal" if sold.whole else "slices"
+    size = g.slots if sold.whole else sold.least
+    nic = g.exclusive.bit_count() if sold.exclusive_nic else g.slots
+    return (
+        g.state in ("", KEPT, DRAINING, UNHEALTHY)
+        and g.intended in ("any", use)
+        and _versions(sold.terms, g)
+        and min(g.slots, nic) >= size
+    )
+
+
 def _versions(terms: Terms, g: Hosts) -> bool:
     below = terms.driver_below
     known = not below or (bool(g.driver) and g.driver < below)

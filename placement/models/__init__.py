@@ -8,6 +8,7 @@ from placement.models.allocation import (
     CleanupProof,
 )
 from placement.models.breaker import AutomaticAction, BreakerRule
+from placement.models.defrag import Defragmentation, DefragPolicy
 from placement.models.drift import Drift
 from placement.models.identity import IdentityDifference, NodeIdentity
 from placement.models.inventory import CutSlot, GpuDevice, Image, NodeFamily, Pool, Slot
@@ -29,6 +30,8 @@ __all__ = [
     "CleanupOverride",
     "CleanupProof",
     "CutSlot",
+    "DefragPolicy",
+    "Defragmentation",
     "Drift",
     "GpuDevice",
     "IdentityDifference",

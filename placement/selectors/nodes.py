@@ -26,7 +26,9 @@ SELECT n.id, n.state, n.health, n.conditions, n.free_count,
                 AND d.ended_at IS NULL AND d.slot_index IS NULL),
        coalesce(c.whole, 0), coalesce(c.slots, 0), coalesce(c.blocked, 0),
        (SELECT count(DISTINCT r.slot_id) FROM placement_slotresidue r
-         WHERE r.node_id = n.id AND r.state = 'found')
+         WHERE r.node_id = n.id AND r.state = 'found'),
+       EXISTS (SELECT FROM placement_defragmentation m
+                WHERE m.host_id = n.id AND m.ended_at IS NULL)
   FROM placement_node n
   LEFT JOIN LATERAL (
        SELECT count(*) AS approved FROM placement_slot s
@@ -77,6 +79,7 @@ def facts_of(node_ids: Iterable[UUID]) -> dict[UUID, NodeFacts]:
             slot_claims=row[8],
             cleanup_blocked=row[9],
             residue=row[10],
+            held=row[11],
         )
         for row in rows
     }

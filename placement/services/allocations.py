@@ -148,7 +148,9 @@ def ask_place(ask: Ask, *, actor: Actor, intent: Callable[[Item], None] | None =
         refused = requests.verdict_error(item.verdict, error_for)
         at_capacity = refused is None
         if refused is None:
-            ahead = waiting(item.authority.pool) if met and met.queue_waits else ()
+            # What the platform moves makes room for those who wait: they are not before it.
+            behind = not ask.nodes and met is not None and met.queue_waits
+            ahead = waiting(item.authority.pool) if behind else ()
             result = _place(item, ahead, intent)
             if isinstance(result, Placed):
                 spend_told(item, actor)

@@ -35,12 +35,25 @@ def surplus(row: Workload, replicas: int) -> list[Allocation]:
     last = asked.order_by("-created_at", "-id").first()
     replaced = set(last.spec.get("moves", [])) if last else set()
     old: list[Allocation] = []
-    new: list[Allocation] = []
+    fresh: list[Allocation] = []
+    others: list[Allocation] = []
     for allocation in standing_newest(row):
-        (old if str(allocation.pk) in replaced else new).append(allocation)
-    if not any(last and allocation.request_id == last.pk for allocation in new) or not old:
-        return [*new, *old][: max(0, row.replicas - replicas)]
-    return [*new[: max(0, len(new) - replicas)], *old[: max(0, len(old) - replicas)]]
+        if str(allocation.pk) in replaced:
+            old.append(allocation)
+        elif last and allocation.request_id == last.pk:
+            fresh.append(allocation)
+        else:
+            others.append(allocation)
+    if not fresh or not old:
+        return [*fresh, *others, *old][: max(0, row.replicas - replicas)]
+    # A move of some only: what does not move goes first, then as many new places as old ones.
+    kept = others[: max(0, len(others) + len(fresh) - replicas)]
+    left = len(others) - len(kept)
+    return [
+        *kept,
+        *fresh[: max(0, left + len(fresh) - replicas)],
+        *old[: max(0, left + len(old) - replicas)],
+    ]
 
 
 def release_each(rows: Iterable[Allocation], reason: str, actor: Actor) -> None:

@@ -149,7 +149,7 @@ def _ask(row: AdmissionRequest) -> Ask:
         replicas=row.replicas,
         workload_id=row.workload_id,
         subject_id=row.subject_id,
-        more={"kind": row.spec.get("kind", "lease")},
+        more={"kind": row.spec.get("kind", "lease"), "moves": row.spec.get("moves", [])},
     )
 
 

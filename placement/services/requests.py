@@ -49,6 +49,8 @@ ENDS_WITH_CAPACITY = frozenset(
     }
 )
 """What may refuse at the moment of placing and ends by itself or by somebody's act."""
+JOINS = (Action.SCALE, Action.PLACEMENT)
+"""Actions whose new allocations stand beside others of the workload."""
 
 
 def _size(order: AllocationOrder, who: Authority) -> int:
@@ -198,7 +200,7 @@ def item_of(
         part,
         lasts_of(order),
     )
-    where = _where(met, facts)
+    where = _bound(_where(met, facts), ask.nodes)
     allocation_id = ids.new_id()
     name = _name(order, who, allocation_id)
     run_id = queued.run_id if queued is not None else None
@@ -255,8 +257,8 @@ def _closeness(ask: Ask) -> Closeness:
         if level and level not in LEVELS:
             raise _wrong(name, "unknown", f"one of {', '.join(LEVELS)}")
     close = Closeness(order.together, order.close, order.apart)
-    if close.matters and ask.action == Action.SCALE and ask.workload_id is not None:
-        return beside(close, standing_of(ask.workload_id))
+    if close.matters and ask.action in JOINS and ask.workload_id is not None:
+        return beside(close, standing_of(ask.workload_id, leaving=ask.more.get("moves", ())))
     return close
 
 
@@ -275,6 +277,15 @@ def _where(met: Look, facts: Facts) -> Target | None:
     if isinstance(place, Conflict):
         return met.where
     return replace(met.where, near=place, prefer=wishes_of(facts))
+
+
+def _bound(where: Target | None, nodes: tuple[str, ...]) -> Target | None:
+    """The target within some nodes alone; None when it has to be on others."""
+    if where is None or not nodes:
+        return where
+    near = where.near
+    kept = tuple(name for name in nodes if not near.nodes or name in near.nodes)
+    return replace(where, near=replace(near, nodes=kept)) if kept else None
 
 
 def _placed_by(order: AllocationOrder) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -11,12 +13,18 @@ from django.db.models import Max, QuerySet
 
 from gpuaas.kernel import errors, events
 from gpuaas.kernel.actor import Actor
-from placement.domain.terms import OWN, Alone, BadVersion, version_of
-from placement.models import PlacementTerms, Pool, Scoring
+from placement.domain.stranding import Sold, serves
+from placement.domain.terms import OWN, Alone, BadVersion, merged, told, version_of
+from placement.models import Allocation, PlacementTerms, Pool, Scoring
 from placement.services.nodes import need_reason
 from placement.snapshots import outlook
+from placement.snapshots.stranding import idle_hosts, sold_now
+from placement.states import AllocationState
+from tenants.errors import PreviewStale
 from tenants.models import Sku, SlaTier, Tenant
 
+SHOWN = 50
+VERSIONS: Final = ("driver_min", "driver_below", "runtime_min")
 NOUNS: dict[str, QuerySet[Any]] = {
     "sku": Sku.objects.all(),
     "tier": SlaTier.objects.all(),
@@ -46,27 +54,17 @@ def _about(noun: str, name: str) -> str:
     return f"{noun}:{name}"
 
 
-@transaction.atomic
-def terms_set(
-    *,
+def _checked(
     noun: str,
-    name: str,
-    reason: str,
-    actor: Actor,
+    *,
     alone: str = "shares",
     own: str = "",
     driver_min: str = "",
     driver_below: str = "",
     runtime_min: str = "",
     tenants: Sequence[UUID] = (),
-) -> PlacementTerms:
-    """All terms of one SKU, tier or pool, from now on; what runs keeps what it was promised.
-
-    ``alone``: shares, wiring or node. ``own``: empty, with or apart. Versions are numbers joined
-    by dots. ``tenants`` dedicates a pool. Raises InvalidRequest, naming the field.
-    """
-    why = need_reason(reason)
-    about = _about(noun, name)
+) -> dict[str, Any]:
+    """The columns that terms as given come to. Raises InvalidRequest, naming the field."""
     levels = {level.name.lower(): level for level in Alone}
     if alone not in levels:
         raise _refuse("alone", "unknown", f"one of {', '.join(levels)}")
@@ -77,7 +75,7 @@ def terms_set(
     known = set(Tenant.objects.filter(pk__in=tenants).values_list("pk", flat=True))
     if set(tenants) - known:
         raise _refuse("tenants", "unknown", "no tenant of this id")
-    said: dict[str, Any] = {
+    return {
         "alone": int(levels[alone]),
         "own": own,
         "driver_min": _version("driver_min", driver_min),
@@ -85,7 +83,116 @@ def terms_set(
         "runtime_min": _version("runtime_min", runtime_min),
         "tenants": sorted(map(str, tenants)),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class TermsPreview:
+    """What other terms of one noun would touch, before they are set."""
+
+    about: str
+    changes: list[tuple[str, Any, Any]]
+    unrealisable: list[str]
+    """Published SKUs that an approved host can realise now, and none could then."""
+    ruled_out: int
+    """Hosts in service that meet the terms now and would not then."""
+    running: int
+    """Live allocations that keep what they were promised."""
+    running_names: list[str]
+    shut_out: list[str]
+    """Tenants that hold something in the pool, or could, and may place nothing more there."""
+
+    @property
+    def digest(self) -> str:
+        """What a confirmation names, so that nothing else is confirmed."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()
+
+
+def terms_preview(*, noun: str, name: str, **given: Any) -> TermsPreview:
+    """What these terms would touch. Writes nothing; raises as ``terms_set`` does."""
+    about = _about(noun, name)
+    said = _checked(noun, **given)
+    row = PlacementTerms.objects.filter(about=about).first() or PlacementTerms(about=about)
+    before = {field: getattr(row, field) for field in said}
+    lost, ruled_out = _realisable(noun, name, before, said)
+    live = Allocation.objects.exclude(state=AllocationState.RELEASED)
+    where = {"sku": "sku__name", "tier": "tier", "pool": "node__pool__name"}[noun]
+    mine = live.filter(**{where: name})
+    shut = Tenant.objects.none()
+    if said["tenants"]:
+        shut = Tenant.objects.filter(allocations__in=mine).exclude(pk__in=said["tenants"])
+    return TermsPreview(
+        about=about,
+        changes=[
+            (field, told_term(field, before[field]), told_term(field, value))
+            for field, value in said.items()
+            if before[field] != value
+        ],
+        unrealisable=lost,
+        ruled_out=ruled_out,
+        running=mine.count(),
+        running_names=sorted(mine.order_by("pk").values_list("name", flat=True)[:SHOWN]),
+        shut_out=sorted(shut.distinct().values_list("slug", flat=True)),
+    )
+
+
+def _realisable(
+    noun: str, name: str, before: Mapping[str, Any], then: Mapping[str, Any]
+) -> tuple[list[str], int]:
+    """The SKUs that no host could realise any more, and how many hosts are ruled out."""
+    hosts = idle_hosts()
+    lost: list[str] = []
+    out: dict[tuple[str, str], int] = {}
+    rows = {row["about"]: row for row in PlacementTerms.objects.values("about", *before)}
+    for home, product in sold_now():
+        others = [
+            rows[about]
+            for about in (f"sku:{product.sku}", f"pool:{home[0]}")
+            if about in rows and about != f"{noun}:{name}"
+        ]
+        touched = noun == "tier" or name in ((product.sku,) if noun == "sku" else (home[0],))
+        if not touched:
+            continue
+        groups = hosts.get(home, [])
+        now = [g for g in groups if serves(_with(product, [*others, before]), g)]
+        after = [g for g in now if serves(_with(product, [*others, then]), g)]
+        out[home] = max(out.get(home, 0), sum(g.hosts for g in now) - sum(g.hosts for g in after))
+        if now and not after:
+            lost.append(product.sku)
+    return lost, sum(out.values())
+
+
+def _with(product: Sold, rows: Sequence[Mapping[str, Any]]) -> Sold:
+    """The product with the terms of these rows together."""
+    return replace(product, terms=merged(rows))
+
+
+def told_term(field: str, value: Any) -> Any:
+    """A term's stored value as people give it."""
+    if field == "alone":
+        return Alone(value).name.lower()
+    if field in VERSIONS:
+        return told(tuple(value))
+    return value
+
+
+@transaction.atomic
+def terms_set(
+    *, noun: str, name: str, reason: str, actor: Actor, seen: str | None = None, **given: Any
+) -> PlacementTerms:
+    """All terms of one SKU, tier or pool, from now on; what runs keeps what it was promised.
+
+    ``alone``: shares, wiring or node. ``own``: empty, with or apart. Versions are numbers joined
+    by dots. ``tenants`` dedicates a pool. ``seen`` is the digest of the preview that was looked
+    at. Raises InvalidRequest naming the field, PreviewStale when it would touch something else.
+    """
+    why = need_reason(reason)
+    about = _about(noun, name)
+    said = _checked(noun, **given)
     row = PlacementTerms.objects.select_for_update().filter(about=about).first()
+    if seen is not None:
+        digest = terms_preview(noun=noun, name=name, **given).digest
+        if digest != seen:
+            raise PreviewStale("What the terms touch has changed.", digest=digest)
     before = None if row is None else {field: getattr(row, field) for field in said}
     if row is None:
         row = PlacementTerms(about=about, version=0)

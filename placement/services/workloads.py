@@ -67,6 +67,7 @@ class WorkloadOrder:
     close: str = ""
     apart: bool = False
     own: str = ""
+    movable: bool = False
     band: int | None = None
     batch_size: int | None = None
     spec: Mapping[str, Any] = field(default_factory=dict)
@@ -168,8 +169,9 @@ def workload_create(
 
 
 def _set_of(order: WorkloadOrder) -> dict[str, Any]:
-    """How its replicas have to stand to each other and to the tenant's own."""
-    return {name: getattr(order, name) for name in ("together", "close", "apart", "own")}
+    """How its replicas stand to each other and to the tenant's own, and whether they may move."""
+    names = ("together", "close", "apart", "own", "movable")
+    return {name: getattr(order, name) for name in names}
 
 
 def _workload(workload_id: UUID, *, state: str = WorkloadState.ADMITTED) -> Workload:
@@ -181,7 +183,8 @@ def _workload(workload_id: UUID, *, state: str = WorkloadState.ADMITTED) -> Work
     return row
 
 
-def _order_of(row: Workload, **changes: Any) -> AllocationOrder:
+def order_of(row: Workload, **changes: Any) -> AllocationOrder:
+    """The order for one more allocation of a workload, with some members otherwise."""
     made = AllocationOrder(
         sku=row.sku.name,
         slots=row.slots or None,
@@ -216,12 +219,12 @@ def workload_scale(
 
     def intent(item: Item) -> None:
         _withdraw(row, actor, action=Action.SCALE)
-        _unchanged(row)
+        unchanged(row)
 
     ask = Ask(
         row.tenant_id,
         row.project_id,
-        _order_of(row, wait=wait, name=f"{row.name}-r{row.generation}"),
+        order_of(row, wait=wait, name=f"{row.name}-r{row.generation}"),
         action=Action.SCALE,
         replicas=more,
         workload_id=row.pk,
@@ -247,7 +250,7 @@ def _withdraw(row: Workload, actor: Actor, **which: Any) -> None:
         request_withdraw(request_id=request.pk, actor=actor)
 
 
-def _unchanged(row: Workload) -> Workload:
+def unchanged(row: Workload) -> Workload:
     """The workload under its lock, as wanted as it was read. Raises what tells otherwise."""
     fresh = intent_locked(row.pk)
     if fresh.state != row.state:
@@ -283,7 +286,7 @@ def _decide(
     ask = Ask(
         row.tenant_id,
         row.project_id,
-        order or _order_of(row),
+        order or order_of(row),
         action=action,
         replicas=row.replicas,
         workload_id=row.pk,
@@ -368,7 +371,7 @@ def workload_priority(*, workload_id: UUID, band: int, actor: Actor) -> Ticket:
         Action.PRIORITY,
         actor,
         change,
-        order=_order_of(row, band=band),
+        order=order_of(row, band=band),
         more={"band": band, "band_before": row.band},
     )
 
@@ -394,7 +397,7 @@ def workload_placement(
     ask = Ask(
         row.tenant_id,
         row.project_id,
-        _order_of(
+        order_of(
             row,
             zones=zones,
             datasets=datasets,
@@ -410,7 +413,7 @@ def workload_placement(
 
     def intent(item: Item) -> None:
         _withdraw(row, actor, action=Action.PLACEMENT)
-        _unchanged(row)
+        unchanged(row)
 
     return ask_place(ask, actor=actor, intent=intent)
 

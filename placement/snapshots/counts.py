@@ -23,7 +23,11 @@ _CENSUS: Final = (
 SELECT count(*)::int, n.state, n.draining, n.health, n.schedulable, n.intended, n.near,
        n.driver, n.runtime, n.slot_count, n.free_count, n.nic_free, n.closing,
        max(n.until_s)::bigint, n.own
-  FROM (SELECT n.state, n.health, n.schedulable, n.intended, n.driver, n.runtime, n.slot_count,
+  FROM (SELECT CASE WHEN NOT n.schedulable AND EXISTS (
+                         SELECT FROM placement_defragmentation m
+                          WHERE m.host_id = n.id AND m.ended_at IS NULL)
+                    THEN 'held' ELSE n.state END AS state,
+               n.health, n.schedulable, n.intended, n.driver, n.runtime, n.slot_count,
                n.free_count, NOT """
     + OPEN_THEN
     + """ AS closing,

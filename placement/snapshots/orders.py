@@ -120,6 +120,8 @@ class Ask:
     subject_id: UUID | None = None
     sharing: SharingAnswer | None = None
     headroom: Headroom | None = None
+    nodes: tuple[str, ...] = ()
+    """The only nodes that the platform lets it go to; empty: any."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """What the request keeps in its ``spec`` beside the order."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -85,6 +85,7 @@ _STANDING: Final = """
 SELECT n.num, n.zone, n.block, n.rack, n.fabric
   FROM placement_allocation a JOIN placement_node n ON n.id = a.node_id
  WHERE a.workload_id = %(workload)s::uuid AND a.state IN ('placed', 'provisioning', 'active')
+   AND a.id <> ALL (%(leaving)s::uuid[])
  ORDER BY n.num
 """
 
@@ -146,9 +147,9 @@ def members_by_part(
     return [(int(row[0]), int(row[1])) for row in prepared.rows(_COUNTS, params)]
 
 
-def standing_of(workload_id: UUID) -> list[tuple[int, Path]]:
-    """The host of each allocation of a workload that stands, with its place in the fleet."""
-    rows = prepared.rows(_STANDING, {"workload": workload_id})
+def standing_of(workload_id: UUID, *, leaving: Iterable[str] = ()) -> list[tuple[int, Path]]:
+    """The host of each allocation of a workload that stands and stays, with its place."""
+    rows = prepared.rows(_STANDING, {"workload": workload_id, "leaving": list(leaving)})
     return [(int(num), (zone, block, rack, fabric)) for num, zone, block, rack, fabric in rows]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from django.db import connection
 
-from placement.domain.stranding import DRAINING, MAINTENANCE, UNHEALTHY, Hosts, Sold
+from placement.domain.stranding import DRAINING, KEPT, MAINTENANCE, UNHEALTHY, Hosts, Sold
 from placement.domain.terms import merged
 from placement.snapshots.places import LIVE
 
@@ -18,9 +18,9 @@ Home = tuple[str, str]
 _HOSTS: Final = (
     """
 WITH slot AS (
-    SELECT s.node_id, count(*) FILTER (WHERE s.state = 'approved') AS approved,
-           count(*) FILTER (WHERE s.state = 'blocked') AS blocked
-      FROM placement_slot s GROUP BY s.node_id),
+    SELECT s.node_id, bit_or(1::bigint << s.index) AS whole
+      FROM placement_slot s WHERE s.state IN ('approved', 'blocked') AND s.cut = 'whole'
+     GROUP BY s.node_id),
 held AS (
     SELECT c.node_num,
            bit_or(CASE WHEN c.slot_index < 0 THEN -1::bigint
@@ -47,8 +47,13 @@ drained AS (
 host AS (
     SELECT p.name AS pool, f.name AS family, n.slot_count, n.free_mask, n.layout,
            n.exclusive_mask, n.intended, n.driver, n.runtime, n.num = ANY (%(kept)s) AS kept,
-           CASE WHEN n.schedulable THEN ''
-                WHEN n.state IN ('maintenance', 'quarantined') THEN '"""
+           CASE WHEN n.schedulable AND (n.open_until IS NULL
+                                       OR n.open_until > statement_timestamp()) THEN ''
+                WHEN EXISTS (SELECT FROM placement_defragmentation m
+                              WHERE m.host_id = n.id AND m.ended_at IS NULL) THEN '"""
+    + KEPT
+    + """'
+                WHEN n.schedulable OR n.state IN ('maintenance', 'quarantined') THEN '"""
     + MAINTENANCE
     + """'
                 WHEN coalesce(drained.whole, false) THEN '"""
@@ -57,7 +62,7 @@ host AS (
     + UNHEALTHY
     + """' END AS state,
            (1::bigint << n.slot_count) - 1 AS every,
-           coalesce(slot.approved, 0) + coalesce(slot.blocked, 0) AS sold,
+           coalesce(slot.whole, 0) AS whole,
            coalesce(held.mask, 0) & ~coalesce(held.blocked, 0) AS mask,
            coalesce(held.promised, 0) AS promised, coalesce(held.blocked, 0) AS blocked,
            coalesce(held.alone, 0) = 2 OR coalesce(domain.promising, 0)
@@ -75,13 +80,13 @@ host AS (
      WHERE n.state IN ('ready', 'maintenance', 'quarantined') AND n.slot_count > 0)
 SELECT pool, family, count(*), slot_count, free_mask, layout, exclusive_mask, intended, driver,
        runtime, kept, state, mask & every, promised, closed, domain_held,
-       greatest(sold - bit_count((mask & every)::bit(64)), 0)::int,
-       bit_count((drained & every & ~mask & ~blocked & ~free_mask)::bit(64))::int
+       bit_count((whole & ~mask)::bit(64))::int,
+       bit_count((drained & whole & ~mask & ~blocked & ~free_mask)::bit(64))::int
   FROM host
  GROUP BY pool, family, slot_count, free_mask, layout, exclusive_mask, intended, driver, runtime,
           kept, state, mask & every, promised, closed, domain_held,
-          greatest(sold - bit_count((mask & every)::bit(64)), 0),
-          bit_count((drained & every & ~mask & ~blocked & ~free_mask)::bit(64))
+          bit_count((whole & ~mask)::bit(64)),
+          bit_count((drained & whole & ~mask & ~blocked & ~free_mask)::bit(64))
 """
 )
 _SOLD: Final = """
@@ -93,12 +98,13 @@ SELECT s.name, s.pool, s.family, s.shape, s.slots_min, s.slots_max, s.exclusive_
                    FROM placement_placementterms t
                   WHERE t.about IN ('sku:' || s.name, 'pool:' || s.pool)), '[]'::json)::text
   FROM tenants_sku s
- WHERE s.state = 'published' AND (%(sku)s = '' OR s.name = %(sku)s) ORDER BY s.name
+ WHERE s.state = 'published' AND s.shape IN ('gpu_slice', 'baremetal')
+   AND (%(sku)s = '' OR s.name = %(sku)s) ORDER BY s.name
 """
 
 
 def idle_hosts(kept: Iterable[int] = ()) -> dict[Home, list[Hosts]]:
-    """The hosts with approved slots, in groups that are alike, by pool and family.
+    """The hosts with approved slots that are sold whole, in groups that are alike, by pool and family.
 
     One statement whose answer grows with the number of patterns, not of hosts. ``kept`` are the
     numbers of nodes that are kept for who waits.
@@ -135,7 +141,7 @@ def _hosts(row: tuple[Any, ...]) -> Hosts:
 
 
 def sold_now(sku: str = "") -> list[tuple[Home, Sold]]:
-    """Every published product, or one, with its home and the terms of the product and its pool."""
+    """Every published product of whole slots or hosts, or one, with its home and the terms of the product and its pool."""
     with connection.cursor() as cursor:
         cursor.execute(_SOLD, {"sku": sku})
         rows = cursor.fetchall()

@@ -136,7 +136,7 @@ def pairs(*names: str) -> list[Host]:
 
 def promise(alone: str, **more: str) -> None:
     """What every slice promises from now on."""
-    terms_set(noun="sku", name="h100.slice", reason="test", actor=OPERATOR, alone=alone, **more)  # type: ignore[arg-type]  # texts only
+    terms_set(noun="sku", name="h100.slice", reason="test", actor=OPERATOR, alone=alone, **more)
 
 
 def refused(act: object, **wishes: object) -> ProductError:
