@@ -12,6 +12,7 @@ from gpuaas.api.views import (
     catalogue,
     cleanup,
     datasets,
+    defrag,
     docs,
     entitlements,
     events,
@@ -34,6 +35,7 @@ from gpuaas.api.views import (
     storage,
     stream,
     tenants,
+    terms,
     workloads,
 )
 
@@ -189,8 +191,21 @@ LEASES: list[URLPattern | URLResolver] = [
     path("stream", stream.Stream.as_view(), name="stream"),
 ]
 
+_TERMS = "placement-terms/<name:noun>/<name:about>"
 PLACEMENT: list[URLPattern | URLResolver] = [
     path("fragmentation", fragmentation.Fragmentation.as_view(), name="fragmentation-list"),
+    path("defrag/policies", defrag.DefragPolicies.as_view(), name="defrag-policy-list"),
+    path("defrag/policies/<name:pool>", defrag.DefragPolicyOne.as_view(), name="defrag-policy"),
+    path("defrag/plan", defrag.DefragPlan.as_view(), name="defrag-plan"),
+    path("defrag/runs", defrag.DefragRun.as_view(), name="defrag-run"),
+    path("placement-terms", terms.PlacementTermsAll.as_view(), name="placement-terms-list"),
+    path(_TERMS, terms.PlacementTermsOne.as_view(), name="placement-terms-detail"),
+    path(
+        f"{_TERMS}/actions/preview",
+        terms.PlacementTermsPreview.as_view(),
+        name="placement-terms-preview",
+    ),
+    path("scoring", terms.ScoringVersions.as_view(), name="scoring-list"),
 ]
 
 _NODE = "nodes/<name:node>"

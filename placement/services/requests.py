@@ -10,12 +10,12 @@ from uuid import UUID
 from django.db import transaction
 
 from admission import rules
-from admission.domain.decide import Gate, Judge, Verdict, decide, place_of, wishes_of
+from admission.domain.decide import Gate, Judge, Verdict, decide
 from admission.domain.facts import Facts, Holding
-from admission.domain.locality import Conflict, in_order
+from admission.domain.locality import in_order
 from admission.domain.policy import judge
 from admission.domain.sharing import OWN_TENANT, PART_MODES, eligible, neighbours_of
-from admission.models import Action, AdmissionRequest, Decision
+from admission.models import AdmissionRequest, Decision
 from admission.snapshots import Authority
 from gpuaas.kernel import clock, events, ids, prepared, workflow
 from gpuaas.kernel.actor import Actor
@@ -24,13 +24,12 @@ from gpuaas.kernel.transitions import advance
 from placement.domain.fit import Want
 from placement.domain.order import WHOLE_NODE, AllocationOrder
 from placement.domain.parts import MIG, SHARE, PartAsk
-from placement.domain.sets import LEVELS, Closeness, beside
-from placement.domain.terms import OWN, Alone, Terms
+from placement.domain.terms import Alone
 from placement.services.bundle import Item, as_json
 from placement.services.durations import lasts_of
-from placement.snapshots import Ask, Look, Target, image_of
+from placement.services.standing import closeness_of, own_of, target_of, wishes_kept
+from placement.snapshots import Ask, Look, image_of
 from placement.snapshots.orders import MOST_SLOTS
-from placement.snapshots.sites import standing_of
 from tenants.domain import roles
 from tenants.domain.caps import committed_micro
 from tenants.domain.names import BadName, clean_name
@@ -49,8 +48,6 @@ ENDS_WITH_CAPACITY = frozenset(
     }
 )
 """What may refuse at the moment of placing and ends by itself or by somebody's act."""
-JOINS = (Action.SCALE, Action.PLACEMENT)
-"""Actions whose new allocations stand beside others of the workload."""
 
 
 def _size(order: AllocationOrder, who: Authority) -> int:
@@ -190,7 +187,7 @@ def item_of(
     if facts.neighbours == OWN_TENANT:
         terms = replace(terms, alone=max(terms.alone, Alone.NODE))
     if order.own:
-        terms = replace(terms, own=_own(order, terms))
+        terms = replace(terms, own=own_of(order, terms))
     matters = met.fenced or terms.about_tenants
     want = Want(
         size,
@@ -200,7 +197,7 @@ def item_of(
         part,
         lasts_of(order),
     )
-    where = _bound(_where(met, facts), ask.nodes)
+    where = target_of(met, facts, ask.nodes)
     allocation_id = ids.new_id()
     name = _name(order, who, allocation_id)
     run_id = queued.run_id if queued is not None else None
@@ -220,7 +217,7 @@ def item_of(
             "image": image,
             "ssh_keys": [str(key) for key in order.ssh_key_ids],
             "tier": order.tier,
-            **_placed_by(order),
+            **wishes_kept(order),
             **ask.more,
         },
         wait=order.wait,
@@ -229,80 +226,13 @@ def item_of(
         run_id=run_id or ids.new_id(),
         where=where,
         places=met.places if where == met.where and not terms.bind and part is None else None,
-        closeness=_closeness(ask),
+        closeness=closeness_of(ask),
         queued=queued is not None,
         action=ask.action,
         workload_id=ask.workload_id,
         subject_id=ask.subject_id,
         allocation_id=allocation_id,
     )
-
-
-def _own(order: AllocationOrder, terms: Terms) -> str:
-    """How the tenant's own claims bind it. Raises InvalidRequest where the terms say otherwise."""
-    if order.own not in OWN:
-        raise _wrong("own", "unknown", "with or apart")
-    if terms.own and terms.own != order.own:
-        raise _wrong("own", "not_allowed", f"what is sold here is placed {terms.own} your own")
-    return order.own
-
-
-def _closeness(ask: Ask) -> Closeness:
-    """How close its allocations have to be, also to those of the workload that stand already.
-
-    Raises InvalidRequest naming the field of a level that there is not.
-    """
-    order = ask.order
-    for name, level in (("together", order.together), ("close", order.close)):
-        if level and level not in LEVELS:
-            raise _wrong(name, "unknown", f"one of {', '.join(LEVELS)}")
-    close = Closeness(order.together, order.close, order.apart)
-    if close.matters and ask.action in JOINS and ask.workload_id is not None:
-        return beside(close, standing_of(ask.workload_id, leaving=ask.more.get("moves", ())))
-    return close
-
-
-def _wrong(field: str, code: str, text: str) -> InvalidRequest:
-    return InvalidRequest(f"{field}: {text}.", errors=(FieldError(f"/{field}", code, text),))
-
-
-def _where(met: Look, facts: Facts) -> Target | None:
-    """The target, bound to the places that zones, storage and required data leave.
-
-    Preferred data binds nothing: it orders the places.
-    """
-    if met.where is None or not (facts.zones or facts.data or facts.storage):
-        return met.where
-    place = place_of(facts)
-    if isinstance(place, Conflict):
-        return met.where
-    return replace(met.where, near=place, prefer=wishes_of(facts))
-
-
-def _bound(where: Target | None, nodes: tuple[str, ...]) -> Target | None:
-    """The target within some nodes alone; None when it has to be on others."""
-    if where is None or not nodes:
-        return where
-    near = where.near
-    kept = tuple(name for name in nodes if not near.nodes or name in near.nodes)
-    return replace(where, near=replace(near, nodes=kept)) if kept else None
-
-
-def _placed_by(order: AllocationOrder) -> dict[str, Any]:
-    """The wishes about where and when, kept with the request if there are any."""
-    parts = {
-        "zones": list(order.zones),
-        "datasets": list(order.datasets),
-        "storage": list(order.storage),
-        "band": order.band,
-        "sharing": order.sharing,
-        "together": order.together,
-        "close": order.close,
-        "apart": order.apart or None,
-        "own": order.own,
-        "max_duration_s": order.max_duration_s,
-    }
-    return {name: value for name, value in parts.items() if value not in ([], None, "")}
 
 
 def _holding(met: Look, more_hour_micro: int) -> Holding | None:

@@ -45,7 +45,8 @@ def _version(field: str, text: str) -> list[int]:
         raise _refuse(field, "bad_format", str(bad)) from bad
 
 
-def _about(noun: str, name: str) -> str:
+def about_of(noun: str, name: str) -> str:
+    """What terms are about: ``sku:NAME``, ``tier:NAME`` or ``pool:NAME``. Raises InvalidRequest."""
     rows = NOUNS.get(noun)
     if rows is None:
         raise _refuse("noun", "unknown", f"one of {', '.join(NOUNS)}")
@@ -109,7 +110,7 @@ class TermsPreview:
 
 def terms_preview(*, noun: str, name: str, **given: Any) -> TermsPreview:
     """What these terms would touch. Writes nothing; raises as ``terms_set`` does."""
-    about = _about(noun, name)
+    about = about_of(noun, name)
     said = _checked(noun, **given)
     row = PlacementTerms.objects.filter(about=about).first() or PlacementTerms(about=about)
     before = {field: getattr(row, field) for field in said}
@@ -186,7 +187,7 @@ def terms_set(
     at. Raises InvalidRequest naming the field, PreviewStale when it would touch something else.
     """
     why = need_reason(reason)
-    about = _about(noun, name)
+    about = about_of(noun, name)
     said = _checked(noun, **given)
     row = PlacementTerms.objects.select_for_update().filter(about=about).first()
     if seen is not None:

@@ -104,7 +104,7 @@ SELECT s.name, s.pool, s.family, s.shape, s.slots_min, s.slots_max, s.exclusive_
 
 
 def idle_hosts(kept: Iterable[int] = ()) -> dict[Home, list[Hosts]]:
-    """The hosts with approved slots that are sold whole, in groups that are alike, by pool and family.
+    """The hosts and their slots that are sold whole, in groups that are alike, by their home.
 
     One statement whose answer grows with the number of patterns, not of hosts. ``kept`` are the
     numbers of nodes that are kept for who waits.
@@ -141,7 +141,10 @@ def _hosts(row: tuple[Any, ...]) -> Hosts:
 
 
 def sold_now(sku: str = "") -> list[tuple[Home, Sold]]:
-    """Every published product of whole slots or hosts, or one, with its home and the terms of the product and its pool."""
+    """Every published product of whole slots or hosts, or one: its home, and what it needs.
+
+    Its terms are those of the product and of its pool.
+    """
     with connection.cursor() as cursor:
         cursor.execute(_SOLD, {"sku": sku})
         rows = cursor.fetchall()

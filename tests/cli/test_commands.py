@@ -358,3 +358,51 @@ def test_fragmentation_is_listed_in_short_and_described_with_what_would_help(
     told = run("fragmentation", "describe", "h100.slice").stdout
     assert "4 slots: 0 now, 1 if gathered" in told
     assert "1 slots: draining. End the drain." in told
+
+
+def test_a_plan_of_moves_is_shown_with_its_hosts_before_and_after(
+    run: Run, server: FakeServer
+) -> None:
+    move = {
+        "workload": "web",
+        "tenant": "acme",
+        "source_node": "host-1",
+        "leaves": [0, 1],
+        "target": "host-2",
+        "takes": [2, 3],
+        "lost_milli": 500,
+    }
+    plan = {
+        "sku": "h100.slice",
+        "detail": "1 moves make room on host-1.",
+        "moves": [move],
+        "pictures": [{"host": "host-1", "before": ["leaving", "free"], "after": ["free", "free"]}],
+        "enabled": False,
+        "pool": "default",
+        "digest": "abc",
+    }
+    server.on("POST", "/defrag/plan", plan)
+    told = run("defrag", "plan", "h100.slice", "--slots", "8", "--gpu-hours", "1.5").stdout
+    assert "web of acme: host-1 slots 0,1 to host-2 slots 2,3, 0.5 GPU-hours lost" in told
+    assert "host-1  <. to .." in told
+    assert "--seen abc" in told
+    sent = server.sent("POST", "/defrag/plan")[0].body
+    assert sent == {"sku": "h100.slice", "slots": 8, "lost_milli": 1500}
+
+
+def test_terms_and_weights_are_sent_as_given(run: Run, server: FakeServer) -> None:
+    path = "/placement-terms/sku/h100.slice"
+    server.on("POST", f"{path}/actions/preview", {"digest": "d1", "running": 2})
+    server.on("PUT", path, {"about": "sku:h100.slice", "version": 1})
+    server.on("POST", "/scoring", {"number": 2})
+    options = ("--alone", "wiring", "--driver-min", "550")
+    assert "d1" in run("placement-terms", "preview", "sku", "h100.slice", *options).stdout
+    done = run(
+        "placement-terms", "set", "sku", "h100.slice", "--seen", "d1", "--reason", "why", *options
+    )
+    assert done.exit_code == 0
+    sent = server.sent("PUT", path)[0].body
+    assert (sent["alone"], sent["driver_min"], sent["seen"]) == ("wiring", "550", "d1")
+    weights = ("--gap", "1", "--fragment", "2", "--stranded", "3", "--broken", "4")
+    assert run("scoring", "set", "--reason", "a trial", *weights).exit_code == 0
+    assert server.sent("POST", "/scoring")[0].body["broken"] == 4

@@ -102,7 +102,8 @@ def test_no_address_takes_a_member_that_it_does_not_declare(world: World) -> Non
     assert everything() == before
 
 
-SETS = {"together", "close", "apart", "own"}
+SETS = {"together", "close", "apart", "own", "movable"}
+TERMS = {"alone", "own", "driver_min", "driver_below", "runtime_min", "tenants"}
 ENVELOPE = {"borrow_milli", "drain_after_s", "lend_milli", "on_excess"}
 OPTIONAL: dict[str, set[str]] = {
     "signup": {"full_name"},
@@ -174,6 +175,11 @@ OPTIONAL: dict[str, set[str]] = {
         "storage",
         *SETS,
     },
+    "defrag-policy": {"moves", "lost_milli", "from_hour", "until_hour"},
+    "defrag-plan": {"slots", "moves", "lost_milli"},
+    "defrag-run": {"slots", "moves", "lost_milli"},
+    "placement-terms-preview": TERMS,
+    "placement-terms-detail": TERMS,
     "workload-scale": {"partial"},
     "workload-placement": {"datasets", "wait"},
     "workload-stop": {"reason"},

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
-from gpuaas.api.fields import Output, Query
+from gpuaas.api.fields import Id, Input, JsonObject, Output, Query, Text, Whole
+from gpuaas.api.serializers.common import ActorOut, OwnField, Reasoned
 from placement.domain.stranding import CAUSES
+from placement.domain.terms import Alone
 
 
 class FitOut(Output):
@@ -60,3 +64,124 @@ class FragmentationQuery(Query):
     """Of one product, or of all."""
 
     sku = serializers.CharField(required=False, max_length=60)
+
+
+class TermsIn(Input):
+    """All terms of one noun; what is left out binds nothing."""
+
+    alone = serializers.ChoiceField(
+        choices=[level.name.lower() for level in Alone],
+        required=False,
+        default="shares",
+        help_text="What is shared with no other tenant.",
+    )
+    own = OwnField(help_text="Only with, or only apart from, what the tenant holds already.")
+    driver_min = Text(max_length=40, required=False, allow_blank=True, default="")
+    driver_below = Text(max_length=40, required=False, allow_blank=True, default="")
+    runtime_min = Text(max_length=40, required=False, allow_blank=True, default="")
+    tenants = serializers.ListField(
+        child=Id(),
+        max_length=200,
+        required=False,
+        default=list,
+        help_text="Ids of the tenants that a pool is for; empty: everybody.",
+    )
+
+
+class TermsSetIn(TermsIn):
+    """The same, naming the preview that was looked at."""
+
+    seen = Text(max_length=64, help_text="The digest of the preview.")
+    reason = Text(max_length=500, help_text="Why; kept in the audit log.")
+
+
+class TermsOut(Output):
+    """What is promised or demanded of every placement of one SKU, tier or pool."""
+
+    about = serializers.CharField(help_text="sku:NAME, tier:NAME or pool:NAME.")
+    version = serializers.IntegerField()
+    alone = serializers.CharField()
+    own = serializers.CharField(allow_blank=True)
+    driver_min = serializers.CharField(allow_blank=True)
+    driver_below = serializers.CharField(allow_blank=True)
+    runtime_min = serializers.CharField(allow_blank=True)
+    tenants = serializers.ListField(child=serializers.CharField())
+    set_by = ActorOut(allow_null=True)
+    reason = serializers.CharField(allow_blank=True)
+    set_at = serializers.DateTimeField(allow_null=True)
+
+
+class TermsVersion(Output):
+    """What the terms became, by whom and why."""
+
+    at = serializers.DateTimeField()
+    actor = ActorOut()
+    reason = serializers.CharField(allow_blank=True)
+    after = JsonObject(allow_null=True)
+
+
+class TermsDetail(TermsOut):
+    """The terms in force, with what they were before: the latest first."""
+
+    versions = TermsVersion(many=True)
+
+
+class TermsList(Output):
+    """All terms that were ever set, by what they are about."""
+
+    items = TermsOut(many=True)
+
+
+class TermsChange(Output):
+    """One term now and then."""
+
+    term = serializers.CharField()
+    before: Any = serializers.JSONField(allow_null=True)
+    after: Any = serializers.JSONField(allow_null=True)
+
+
+class TermsPreviewOut(Output):
+    """What other terms would touch; nothing has changed."""
+
+    about = serializers.CharField()
+    changes = TermsChange(many=True)
+    unrealisable = serializers.ListField(
+        child=serializers.CharField(), help_text="SKUs that no host could realise any more."
+    )
+    nodes_ruled_out = serializers.IntegerField(source="ruled_out")
+    running = serializers.IntegerField(
+        help_text="Live allocations: they keep what they were promised."
+    )
+    running_names = serializers.ListField(child=serializers.CharField())
+    shut_out = serializers.ListField(
+        child=serializers.CharField(), help_text="Tenants that may place nothing more there."
+    )
+    digest = serializers.CharField(help_text="What the change must name as seen.")
+
+
+class ScoringIn(Reasoned):
+    """Weights in thousandths."""
+
+    gap = Whole(min_value=0, max_value=1_000_000)
+    fragment = Whole(min_value=0, max_value=1_000_000)
+    stranded = Whole(min_value=0, max_value=1_000_000)
+    broken = Whole(min_value=0, max_value=1_000_000)
+
+
+class ScoringOut(Output):
+    """One version of the weights; number 0 are those of the product, never set."""
+
+    number = serializers.IntegerField()
+    gap = serializers.IntegerField()
+    fragment = serializers.IntegerField()
+    stranded = serializers.IntegerField()
+    broken = serializers.IntegerField()
+    reason = serializers.CharField(allow_blank=True)
+    set_by = ActorOut(allow_null=True)
+    created_at = serializers.DateTimeField(allow_null=True)
+
+
+class ScoringList(Output):
+    """Every version, that in force first."""
+
+    items = ScoringOut(many=True)

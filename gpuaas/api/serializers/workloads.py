@@ -78,6 +78,12 @@ class WorkloadIn(Input):
     )
     apart: Any = Flag(required=False, default=False, help_text="No two on one node.")
     own = OwnField()
+    movable: Any = Flag(
+        required=False,
+        default=False,
+        help_text="Whether the platform may move its replicas to make room: the new one runs "
+        "before the old one is released. Of a job, spec.checkpoint_s says how much work is kept.",
+    )
     band = Whole(min_value=0, max_value=BANDS, required=False, allow_null=True, default=None)
     batch_size = Whole(
         min_value=1, max_value=MOST_BATCH, required=False, allow_null=True, default=None

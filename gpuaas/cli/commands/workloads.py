@@ -103,6 +103,9 @@ def _submitting(workload: typer.Typer) -> None:
         ] = "",
         apart: Annotated[bool, typer.Option("--apart", help="No two on one node.")] = False,
         own: Own = "",
+        movable: Annotated[
+            bool, typer.Option("--movable", help="The platform may move it to make room.")
+        ] = False,
         band: Band = None,
         batch_size: BatchSize = None,
         spec: Spec = "",
@@ -127,6 +130,7 @@ def _submitting(workload: typer.Typer) -> None:
             "storage": storage or [],
             "spec": _spec(spec),
             "apart": apart,
+            "movable": movable,
         }
         body |= {
             member: value

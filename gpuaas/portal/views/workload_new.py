@@ -61,6 +61,7 @@ class Wish:
     close: str = ""
     apart: bool = False
     own: str = ""
+    movable: bool = False
 
     @classmethod
     def read(cls, given: QueryDict) -> Wish:
@@ -85,6 +86,7 @@ class Wish:
             close=word(given, "close", 8),
             apart=given.get("apart") == "1",
             own=word(given, "own", 8),
+            movable=given.get("movable") == "1",
         )
 
     def order(self) -> WorkloadOrder:
@@ -110,6 +112,7 @@ class Wish:
             close=self.close,
             apart=self.apart,
             own=self.own,
+            movable=self.movable,
             band=number(self.band, "/band"),
             batch_size=number(self.batch_size, "/batch_size") if self.kind == "model" else None,
             spec=spec,
@@ -122,7 +125,7 @@ class Wish:
         found = [(name, str(getattr(self, name))) for name in (*plain, *more)]
         found += [("key", key) for key in self.keys]
         found += [("dataset", name) for name in self.datasets]
-        flags = [("wait", self.wait), ("apart", self.apart)]
+        flags = [("wait", self.wait), ("apart", self.apart), ("movable", self.movable)]
         found += [*self.figures, *((name, "1") for name, on in flags if on)]
         return [(name, text) for name, text in found if text]
 
@@ -200,5 +203,5 @@ class NewWorkload(PlannedPage[Wish]):
         ]
         words = ["gpuaas workload submit", shlex.quote(wish.name or "NAME")]
         words += [f"{option} {shlex.quote(text)}" for option, text in options if text]
-        flags = [("--apart", wish.apart), ("--queue", wish.wait)]
+        flags = [("--apart", wish.apart), ("--movable", wish.movable), ("--queue", wish.wait)]
         return " ".join([*words, *(flag for flag, on in flags if on)])
