@@ -7,7 +7,7 @@ import gpuaas.kernel.ids
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("placement", "0015_maintenance"),
+        ("placement", "0016_replacements"),
     ]
 
     operations = [
