@@ -3,7 +3,7 @@ PY := .venv/bin/python
 export PYTHONPATH := .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story up down test check format lock openapi bench bench-claims stress bench-packing campaign-agent clean
+.PHONY: help setup demo story up down test check format lock openapi bench bench-claims bench-http bench-agents race-contrast stress bench-packing campaign-agent clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,15 @@ bench: setup  ## All benchmarks
 
 bench-claims: setup  ## Claim benchmarks; the last line is one JSON object
 	@$(PY) -m benchmarks.claims $(ARGS)
+
+bench-http: setup  ## Beside OpenStack Placement, Slurm and a bare insert; sets up the peers it can, skips the others
+	@$(PY) -m benchmarks.beside $(ARGS)
+
+bench-agents: setup  ## What a tenant feels of 1 000 agents, and how a fleet comes back after an outage
+	@$(PY) -m benchmarks.agents $(ARGS)
+
+race-contrast: setup  ## 16 clients take the last node at once, here and at OpenStack Placement: what is given beyond it
+	@$(PY) -m benchmarks.beside --only race $(ARGS)
 
 bench-packing: setup  ## Packing on traces: NODES=file PODS="files" SEEDS=42-51; last line is one JSON object
 	@nice -n 10 $(PY) -m benchmarks.packing --nodes $(NODES) --pods $(PODS) --seeds $(or $(SEEDS),42-51) $(ARGS)

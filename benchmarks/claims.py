@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,12 @@ MAIN_NODES = 10_000
 class Run:
     """What was measured so far, and what could not be."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, keys: Sequence[str] = KEYS) -> None:
         self.options = options
         self.pairs = 5 if options.quick else options.pairs
-        self.seconds = 0.7 if options.quick else options.seconds
+        self.seconds = min(0.7, options.seconds) if options.quick else options.seconds
         self.results: dict[str, Any] = {}
-        self.summary: dict[str, Any] = dict.fromkeys(KEYS)
+        self.summary: dict[str, Any] = dict.fromkeys(keys)
 
     def part(self, name: str, measure: Callable[[], None]) -> None:
         """Measure one part; a failure is told and leaves its figures empty."""
@@ -61,7 +61,7 @@ class Run:
             self.summary[key] = round(pairs.ratio, 3)
 
 
-def _databases(cluster: Cluster, sizes: list[int], buyers: Path) -> dict[int, str]:
+def databases(cluster: Cluster, sizes: list[int], buyers: Path) -> dict[int, str]:
     """A database for each fleet size, alike but for the fleet."""
     cluster.migrate()
     with cluster.superuser() as rows:
@@ -88,10 +88,10 @@ def measure(run: Run) -> None:
         run.results["machine"] = machine.described(cluster.folder)
         print(f"machine: {json.dumps(run.results['machine'])}", flush=True)
         buyers = cluster.folder / "buyers.json"
-        databases = _databases(cluster, fleets, buyers)
+        fleet_of = databases(cluster, fleets, buyers)
         benches = {
             nodes: stack.enter_context(sides.bench(cluster, name, buyers))
-            for nodes, name in databases.items()
+            for nodes, name in fleet_of.items()
         }
         if "p3" in options.only:
             run.part("p3", lambda: p3(run, benches[main], main))

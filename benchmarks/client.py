@@ -135,6 +135,28 @@ def claim_by_batch(ask: dict[str, Any]) -> Callable[[], int]:
     return once
 
 
+def turnover(ask: dict[str, Any]) -> Callable[[], int]:
+    """A batch placed together, then each of its allocations given back by the tenants' service."""
+
+    def once() -> int:
+        items = _items(ask, BATCH)
+        with transaction.atomic():
+            placed = engine.place_many(items)
+        held = [
+            item
+            for item, result in zip(items, placed, strict=True)
+            if isinstance(result, engine.Placed)
+        ]
+        with transaction.atomic():
+            for item in sorted(held, key=lambda item: item.allocation_id):
+                allocations.allocation_release(
+                    allocation_id=item.allocation_id, reason="bench", actor=item.actor
+                )
+        return len(held)
+
+    return once
+
+
 def _post(ask: dict[str, Any], path: str) -> Callable[..., str]:
     """A kept connection that posts JSON; raises for any answer but 201 and 202."""
     url = urlsplit(ask["url"])
@@ -179,6 +201,7 @@ WAYS: dict[str, Callable[[dict[str, Any]], Callable[[], Any]]] = {
     "floor": claim_by_floor,
     "cycle": claim_by_cycle,
     "batch": claim_by_batch,
+    "turnover": turnover,
     "http": claim_over_http,
     "insert": insert_over_http,
 }

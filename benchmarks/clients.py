@@ -31,10 +31,12 @@ class Outcome:
 class Clients:
     """A set of client processes on one database."""
 
-    def __init__(self, count: int, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, count: int, env: Mapping[str, str], module: str = "benchmarks.client"
+    ) -> None:
         self._processes = [
             subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.client"],
+                [sys.executable, "-m", module],
                 env=dict(env),
                 cwd=CHECKOUT,
                 stdin=subprocess.PIPE,

@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from benchmarks import drf_floor_table, names
@@ -17,23 +18,52 @@ from gpuaas.embedded import parts, processes
 WORKERS, THREADS = 2, 16
 
 
-@contextlib.contextmanager
-def _served(target: str, env: Mapping[str, str], path: str) -> Iterator[str]:
-    """A granian with two workers, the same for both sides; the address it answers at."""
-    port = processes.free_port()
-    command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--no-ws"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--workers", str(WORKERS)]
-    command += ["--blocking-threads", str(THREADS), "--log-level", "error", target]
-    server = subprocess.Popen(command, env=dict(env), cwd=CHECKOUT, stdout=subprocess.DEVNULL)
-    try:
+class Server:
+    """A granian with two workers, the same for both sides, that can be stopped and started."""
+
+    def __init__(self, target: str, env: Mapping[str, str], path: str) -> None:
+        self.target, self.env, self.path = target, dict(env), path
+        self.port = processes.free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers. Raises RuntimeError."""
+        command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--no-ws"]
+        command += ["--host", "127.0.0.1", "--port", str(self.port), "--workers", str(WORKERS)]
+        command += ["--blocking-threads", str(THREADS), "--log-level", "error", self.target]
+        log = Path(self.env["GPUAAS_DATA_DIR"]) / "log" / f"{self.target.partition(':')[0]}.log"
+        process = self._process = processes.spawn(command, log=log, env=self.env, cwd=CHECKOUT)
         if not processes.wait_until(
-            lambda: parts.answers("127.0.0.1", port, path) or server.poll() is not None, 60.0
+            lambda: parts.answers("127.0.0.1", self.port, self.path) or process.poll() is not None,
+            60.0,
         ):
-            raise RuntimeError(f"{target} did not start to answer")
-        yield f"http://127.0.0.1:{port}"
+            raise RuntimeError(f"{self.target} did not start to answer")
+
+    def stop(self) -> None:
+        """Stop it; nothing when it does not run."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(20.0)
+            self._process = None
+
+
+@contextlib.contextmanager
+def server(target: str, env: Mapping[str, str], path: str) -> Iterator[Server]:
+    """A running server."""
+    one = Server(target, env, path)
+    try:
+        one.start()
+        yield one
     finally:
-        server.terminate()
-        server.wait(20.0)
+        one.stop()
+
+
+@contextlib.contextmanager
+def served(target: str, env: Mapping[str, str], path: str) -> Iterator[str]:
+    """A running server's address."""
+    with server(target, env, path) as one:
+        yield one.url
 
 
 def over_http(b: Bench, *, nodes: int, pairs: int, seconds: float) -> Pairs:
@@ -49,8 +79,8 @@ def over_http(b: Bench, *, nodes: int, pairs: int, seconds: float) -> Pairs:
     times: dict[str, list[float]] = {"http": [], "insert": []}
     try:
         with (
-            _served("gpuaas.wsgi:application", env, "/readyz") as product,
-            _served("benchmarks.drf_floor:application", env, "/ready") as floor,
+            served("gpuaas.wsgi:application", env, "/readyz") as product,
+            served("benchmarks.drf_floor:application", env, "/ready") as floor,
         ):
 
             def side(way: str, url: str) -> float:

@@ -6,19 +6,34 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+FEWEST = 5
+
+
+class NotInterleavedError(ValueError):
+    """The two sides did not run in turn: what the machine did meanwhile is in the ratio."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Interleaved runs of two sides: A B A B, in the order they were made."""
+    """Interleaved runs of two sides: A B A B, in the order they were made.
+
+    ``order`` is that order, a letter a run; without A B A B there is no ratio.
+    """
 
     a: tuple[float, ...]
     b: tuple[float, ...]
+    order: str
     unit: str = "claims/s"
     facts: dict[str, object] = field(default_factory=dict)
 
     @property
     def ratios(self) -> list[float]:
-        """A ÷ B of each pair."""
+        """A ÷ B of each pair. Raises NotInterleavedError."""
+        if len(self.a) < FEWEST or self.order != "AB" * len(self.a):
+            raise NotInterleavedError(
+                f"the runs were {self.order or 'in no known order'}: a ratio needs A B A B, "
+                f"at least {FEWEST} pairs"
+            )
         return [a / b for a, b in zip(self.a, self.b, strict=True)]
 
     @property
@@ -62,16 +77,17 @@ def interleaved(
     **facts: object,
 ) -> Pairs:
     """Run A B A B …, after one unmeasured run of each."""
-    if pairs < 5:
+    if pairs < FEWEST:
         raise ValueError("a comparison has at least five pairs")
     a()
     b()
-    left: list[float] = []
-    right: list[float] = []
+    seen: dict[str, list[float]] = {"A": [], "B": []}
+    order = ""
     for _ in range(pairs):
-        left.append(a())
-        right.append(b())
-    return Pairs(tuple(left), tuple(right), unit, dict(facts))
+        for letter, side in (("A", a), ("B", b)):
+            seen[letter].append(side())
+            order += letter
+    return Pairs(tuple(seen["A"]), tuple(seen["B"]), order, unit, dict(facts))
 
 
 def quantile(values: Sequence[float], part: float) -> float:

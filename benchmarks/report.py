@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from gpuaas.config import CHECKOUT
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PAGE = CHECKOUT / "docs" / "benchmarks.md"
+TITLE = "# Benchmarks\n"
 MOST_KEPT = 20
 MOST_BYTES = 200_000
 GOALS = {
@@ -36,7 +38,31 @@ def keep(name: str, results: dict[str, Any]) -> Path:
     return path
 
 
-def _rows(results: dict[str, Any]) -> list[str]:
+def section(name: str, lines: Sequence[str], page: Path | None = None) -> None:
+    """Replace one command's part of the page (or add it); what the others wrote stays."""
+    page = page or PAGE
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    if not text.startswith(TITLE):
+        text = TITLE
+    part = "\n".join((begin, "", *lines)).rstrip() + f"\n\n{end}\n"
+    before, found, rest = text.partition(begin)
+    after = rest.partition(f"{end}\n")[2]
+    whole = before + part + after if found else f"{text.rstrip()}\n\n{part}"
+    page.write_text(whole, encoding="utf-8")
+
+
+def machine_told(machine: Mapping[str, Any]) -> str:
+    """On what it was measured, in one line."""
+    return (
+        f"Machine: {machine['cores']} cores, {machine['memory_mb'] // 1024} GB of memory, "
+        f"{machine['disk']} (8 KiB written and synced in {machine['disk_sync_ms']} ms), "
+        f"Python {machine['python']}, load {machine['load_1m']} at the start."
+    )
+
+
+def comparisons(results: Mapping[str, Any]) -> list[str]:
+    """A table of what was compared; nothing when nothing was."""
     rows = [
         "| comparison | ratio | noise | A median | B median | unit |",
         "|---|---|---|---|---|---|",
@@ -57,16 +83,14 @@ def write_page(results: dict[str, Any], summary: dict[str, Any]) -> None:
     machine = results["machine"]
     product = results.get("p7, p8 product", {})
     lines = [
-        "# Benchmarks",
+        "## Claims, memory and starts",
         "",
         "Written by `make bench-claims ARGS=--write`. Both sides of a comparison run in one",
         "session, A B A B, on the same durable PostgreSQL (fsync and synchronous_commit on); the",
         "ratio is the median of the pairwise ratios, the noise half the range of their middle",
         "half. Raw numbers are in `benchmarks/results`.",
         "",
-        f"Machine: {machine['cores']} cores, {machine['memory_mb'] // 1024} GB of memory, "
-        f"{machine['disk']} (8 KiB written and synced in {machine['disk_sync_ms']} ms), "
-        f"Python {machine['python']}, load {machine['load_1m']} at the start.",
+        machine_told(machine),
         "",
         "| goal | wanted | measured |",
         "|---|---|---|",
@@ -74,7 +98,7 @@ def write_page(results: dict[str, Any], summary: dict[str, Any]) -> None:
     for key, (title, wanted) in GOALS.items():
         value = summary.get(key)
         lines.append(f"| {title} | {wanted} | {'not measured' if value is None else value} |")
-    lines += ["", *_rows(results), ""]
+    lines += ["", *comparisons(results), ""]
     if "pss_mb" in product:
         sizes = ", ".join(f"{mb} MB at {nodes} nodes" for nodes, mb in product["pss_mb"].items())
         lines += [
@@ -86,4 +110,4 @@ def write_page(results: dict[str, Any], summary: dict[str, Any]) -> None:
     for name, found in results.items():
         if isinstance(found, dict) and "not_measured" in found:
             lines.append(f"Not measured: {name}: {found['not_measured']}")
-    PAGE.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    section("claims", lines)
