@@ -15,6 +15,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from benchmarks import curves, http, machine, names, openstack, peers, report, sides, slurm
@@ -248,9 +249,8 @@ def measure(run: Run) -> Rates:
         if only & {"p1", "race", "curves"}:
             with http.served("gpuaas.wsgi:application", env, "/readyz") as product:
                 if "p1" in only and placement is not None:
-                    there_ = placement
                     for nodes in sizes:
-                        run.part(f"p1 {nodes}", lambda n=nodes: beside.p1(product, there_, n))  # type: ignore[misc]
+                        run.part(f"p1 {nodes}", partial(beside.p1, product, placement, nodes))
                 if "race" in only:
                     run.part("race", lambda: beside.race(product, placement))
                 if "curves" in only and not run.options.quick:
@@ -259,7 +259,7 @@ def measure(run: Run) -> Rates:
             try:
                 peers.slurm_programs()
                 for nodes in sizes:
-                    run.part(f"p2 {nodes}", lambda n=nodes: beside.p2(n))  # type: ignore[misc]
+                    run.part(f"p2 {nodes}", partial(beside.p2, nodes))
             except peers.PeerAbsent as absent:
                 _skipped(run, "p2", absent)
         if "p5" in only:
