@@ -252,6 +252,8 @@ SPECTACULAR_SETTINGS = {
         "BurstState": "tenants.states.BurstState",
         "OnExcess": "tenants.models.OnExcess",
         "PlacementLevel": "placement.domain.sets.LEVELS",
+        "PartKind": "placement.domain.parts.KINDS",
+        "SlotCut": "placement.domain.parts.CUTS",
         "AdmissionOutcome": "admission.domain.outcome.OUTCOMES",
         "WorkloadState": "admission.states.WorkloadState",
         "PolicyState": "admission.states.PolicyState",

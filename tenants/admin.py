@@ -77,7 +77,16 @@ def _sku_publish(row: Sku, reason: str, actor: Actor) -> object:
 class SkuAdmin(RecordAdmin):
     """What is sold."""
 
-    list_display: ClassVar = ["name", "title", "shape", "family", "pool", "state"]
+    list_display: ClassVar = [
+        "name",
+        "title",
+        "shape",
+        "part_profile",
+        "part_milli",
+        "family",
+        "pool",
+        "state",
+    ]
     list_filter: ClassVar = ["state", "shape"]
     search_fields: ClassVar = ["name", "title"]
     ordering: ClassVar = ["name"]

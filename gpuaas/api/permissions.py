@@ -142,6 +142,7 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("node-join-token", "POST"): _NODES,
     ("node-discover", "POST"): _NODES,
     ("node-approve", "POST"): _NODES,
+    ("node-cut", "POST"): _NODES,
     ("node-drain", "POST"): _NODES,
     ("node-undrain", "POST"): _NODES,
     ("node-maintain", "POST"): _NODES,

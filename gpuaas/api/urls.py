@@ -239,6 +239,7 @@ FLEET: list[URLPattern | URLResolver] = [
     path(f"{_NODE}/identity", hosts.NodeIdentityView.as_view(), name="node-identity"),
     path(f"{_NODE}/actions/accept", hosts.NodeAccept.as_view(), name="node-accept"),
     path(f"{_NODE}/join-tokens", nodes.NodeJoinToken.as_view(), name="node-join-token"),
+    path(f"{_NODE}/actions/cut", nodes.NodeCut.as_view(), name="node-cut"),
     path(f"{_NODE}/actions/discover", nodes.NodeDiscover.as_view(), name="node-discover"),
     path(f"{_NODE}/actions/approve", nodes.NodeApprove.as_view(), name="node-approve"),
     path(f"{_NODE}/actions/drain", nodes.NodeDrainOrder.as_view(), name="node-drain"),

@@ -397,6 +397,10 @@ def sizes(item: Json) -> str:
     """The sizes in which a SKU can be had."""
     if item.get("shape") == "baremetal":
         return "node"
+    if item.get("part_profile"):
+        return values.text(item["part_profile"])
+    if item.get("part_milli"):
+        return f"{values.text(item['part_milli'])}/1000 GPU"
     least, most = item.get("slots_min"), item.get("slots_max")
     return values.text(least) if least == most else f"{values.text(least)}-{values.text(most)}"
 

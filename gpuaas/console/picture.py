@@ -73,6 +73,10 @@ def describe(picture: NodePicture) -> str:
     ]
     for mesh in picture.domains:
         parts.append(f"NVLink domain {mesh.id}: GPUs {', '.join(map(str, mesh.gpus))}.")
+    for mark in picture.marks():
+        if mark.cut != "whole":
+            held = ", ".join(f"{part.label} of {part.tenant}" for part in mark.parts) or "nothing"
+            parts.append(f"Slot {mark.index} is cut for {mark.cut}: {held} is held.")
     unknown = sum(1 for t in tiles if t.uuid is None or t.memory_bytes is None)
     if unknown:
         parts.append(f"Of {unknown} GPUs something is unknown.")
@@ -222,13 +226,7 @@ def _tile(placed: PlacedTile, base: str) -> str:
         el("rect", x=x, y=y, width=TILE_W, height=TILE_H, rx=5, cls=f"slot slot-{state}"),
         text(f"GPU {tile.index}", x + 9, y + 19, "strong"),
         text(short_gpu(tile.uuid) if tile.uuid else "UUID unknown", x + 9, y + 35, "mono"),
-        text(clip(tile.model or "model unknown", 18), x + 9, y + 49, "faint small"),
-        text(
-            size(tile.memory_bytes) if tile.memory_bytes else "memory unknown",
-            x + 9,
-            y + 62,
-            "faint small",
-        ),
+        *_facts_or_strip(placed),
         *_state_line(slot, state, x, y),
     ]
     if slot and slot.initials:
@@ -238,6 +236,62 @@ def _tile(placed: PlacedTile, base: str) -> str:
         ]
     parts += [_tab(placed, n, device) for n, device in enumerate(placed.tabs)]
     return el("g", *parts, cls=f"r-{role_of(state)}")
+
+
+def _facts_or_strip(placed: PlacedTile) -> list[str]:
+    """What the GPU is; of a cut slot a strip of its parts to scale instead."""
+    tile, slot, x, y = placed.tile, placed.tile.slot, placed.x, placed.y
+    if slot is not None and slot.cut != "whole":
+        return _strip(slot, x + 8, y + 41)
+    memory = size(tile.memory_bytes) if tile.memory_bytes else "memory unknown"
+    return [
+        text(clip(tile.model or "model unknown", 18), x + 9, y + 49, "faint small"),
+        text(memory, x + 9, y + 62, "faint small"),
+    ]
+
+
+STRIP_W, STRIP_H = TILE_W - 16, 22
+INITIALS_W = 13
+"""A span narrower than this has its initials in the tooltip and the table only."""
+
+
+def _strip(slot: SlotMark, x: float, y: float) -> list[str]:
+    """The held spans of a cut slot; what is not drawn over is free."""
+    free = f"{slot.free_milli}/1000 free, cut for {slot.cut}"
+    parts = [
+        el(
+            "rect",
+            el("title", free),
+            x=x,
+            y=y,
+            width=STRIP_W,
+            height=STRIP_H,
+            rx=2,
+            cls="strip",
+        )
+    ]
+    for part in slot.parts:
+        words = _escaped(f"{part.label}, {part.state.replace('_', ' ')}: {part.tenant}")
+        drawn = [el("title", words)]
+        for low, high in part.spans:
+            left, width = x + low * STRIP_W / 1000, (high - low) * STRIP_W / 1000
+            drawn.append(
+                el(
+                    "rect",
+                    x=left + 0.75,
+                    y=y + 1,
+                    width=max(width - 1.5, 1),
+                    height=STRIP_H - 2,
+                    rx=1.5,
+                    cls=f"part slot-{part.state}",
+                )
+            )
+            if width >= INITIALS_W:
+                drawn.append(
+                    text(part.initials, left + width / 2, y + 15, "part-text", anchor="middle")
+                )
+        parts.append(el("g", *drawn, cls=f"r-{role_of(part.state)}"))
+    return parts
 
 
 def _filled(placed: PlacedTile, pattern: str) -> str:
@@ -269,6 +323,8 @@ def _tile_words(placed: PlacedTile) -> str:
         words.append(f"slot {slot.index} {slot.state.replace('_', ' ')}")
         if slot.tenant:
             words.append(f"{slot.tenant}: {slot.allocation}")
+        if slot.cut != "whole":
+            words.append(f"cut for {slot.cut}, {slot.free_milli}/1000 free")
         if slot.reason:
             words.append(slot.reason)
         words.append(f"NIC {slot.nic_mode}, NVMe {slot.nvme_mode}")

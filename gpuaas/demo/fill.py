@@ -54,6 +54,11 @@ KEPT = (
     Wish("helix-genomics", "default", "serving", "a100-pcie-slice", 1),
     Wish("helix-genomics", "folding", "fabric-node", "a100-efa-node"),
     Wish("lumen-studio", "default", "render-farm", "v100-slice", 8),
+    Wish("lumen-studio", "default", "thumbnails", "a100-1g"),
+    Wish("lumen-studio", "default", "previews", "a100-1g"),
+    Wish("lumen-studio", "default", "upscaling", "a100-3g"),
+    Wish("lumen-studio", "default", "labelling", "a100-quarter"),
+    Wish("lumen-studio", "default", "tests", "a100-quarter"),
 )
 QUEUED = Wish("lumen-studio", "default", "big-render", "a100-efa-node", wait=True)
 TOO_MUCH = Wish("lumen-studio", "default", "too-much", "h100-slice", 8)
@@ -103,6 +108,8 @@ def _hosts(operator: Session, root: Path) -> None:
     nodes = [fleet.host_approve(operator, host, REASON) for host in world.HOSTS]
     fleet.heard(operator, world.HOSTS)
     print(f"{sum(node['slots_total'] for node in nodes)} slots are approved", flush=True)
+    cut = sum(fleet.host_cut(operator, host, REASON) for host in world.HOSTS)
+    print(f"{cut} of them are sold in parts", flush=True)
 
 
 def _leases(url: str, passwords: dict[str, str], operator: Session, root: Path) -> None:

@@ -89,6 +89,16 @@ def host_approve(operator: Session, host: HostPlan, reason: str) -> Json:
     )
 
 
+def host_cut(operator: Session, host: HostPlan, reason: str) -> int:
+    """Cut the slots that the plan sells in parts; what is cut already stays so. How many."""
+    for index, cut in host.cuts:
+        operator.post(
+            f"/nodes/{host.name}/actions/cut",
+            {"reason": reason, "slot_index": index, "cut": cut},
+        )
+    return len(host.cuts)
+
+
 def heard(operator: Session, hosts: Iterable[HostPlan], timeout_s: float = JOIN_S) -> None:
     """Wait until each host has reported how it is. Raises NotSeen."""
     for host in hosts:

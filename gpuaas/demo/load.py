@@ -66,7 +66,7 @@ def _operators(passwords: Mapping[str, str]) -> Actor:
 
 @transaction.atomic
 def _shelf() -> None:
-    for name, title, band, preemptible, protected_s, available_ppm, target_s in world.TIERS:
+    for name, title, band, preemptible, protected_s, available_ppm, target_s, gives in world.TIERS:
         SlaTier.objects.get_or_create(
             name=name,
             defaults={
@@ -76,6 +76,7 @@ def _shelf() -> None:
                 "protected_run_s": protected_s,
                 "availability_ppm": available_ppm,
                 "provision_target_s": target_s,
+                "isolation": gives,
             },
         )
     for name, title in world.POOLS:
@@ -99,7 +100,7 @@ def _shelf() -> None:
 
 @transaction.atomic
 def _skus(family: FamilyPlan, actor: Actor) -> None:
-    """A slice and a whole-node product of the family, on sale."""
+    """A slice and a whole-node product of the family, and parts of its GPUs, on sale."""
     for name, shape, most, units, price, title in (
         (
             f"{family.sku}-slice",
@@ -134,8 +135,30 @@ def _skus(family: FamilyPlan, actor: Actor) -> None:
                 exclusive_nic=family.exclusive_nic and shape == "gpu_slice",
                 description=family.blurb,
             )
-        if sku.state == SkuState.DRAFT:
-            catalogue.sku_publish(sku=name, actor=actor, reason=REASON)
+        _on_sale(sku, actor)
+    for part in family.parts:
+        sku = Sku.objects.filter(name=part.sku).first()
+        if sku is None:
+            sku = catalogue.sku_create(
+                name=part.sku,
+                title=part.title,
+                shape=part.shape,
+                family=family.name,
+                resource_class=family.resource_class,
+                hour_micro=part.hour_micro,
+                actor=actor,
+                pool=family.pool,
+                units_milli=part.units_milli,
+                part_profile=part.profile,
+                part_milli=part.milli,
+                part_memory_mib=part.memory_mib,
+            )
+        _on_sale(sku, actor)
+
+
+def _on_sale(sku: Sku, actor: Actor) -> None:
+    if sku.state == SkuState.DRAFT:
+        catalogue.sku_publish(sku=sku.name, actor=actor, reason=REASON)
 
 
 @transaction.atomic

@@ -37,6 +37,20 @@ class TenantPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class PartPlan:
+    """One product that is a part of a GPU of the family."""
+
+    sku: str
+    title: str
+    shape: str
+    units_milli: int
+    hour_micro: int
+    profile: str = ""
+    milli: int | None = None
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyPlan:
     """Interchangeable hosts: what they are, from which topology file, and how they are sold.
 
@@ -57,6 +71,7 @@ class FamilyPlan:
     node_hour_micro: int
     exclusive_nic: bool
     blurb: str
+    parts: tuple[PartPlan, ...] = ()
 
     @property
     def topology_path(self) -> Path:
@@ -74,6 +89,8 @@ class HostPlan:
     zone: str = "zone-a"
     block: str = ""
     rack: str = ""
+    cuts: tuple[tuple[int, str], ...] = ()
+    """Slots that are sold in parts, and in which."""
 
 
 OPERATORS = (
@@ -83,10 +100,10 @@ OPERATORS = (
 """Two, so that what needs a second person can be seen to need one."""
 
 TIERS = (
-    # name, title, band, preemptible, protected run, availability ppm, provision target
-    ("standard", "Standard", 1, False, 0, 990_000, 600),
-    ("premium", "Premium", 0, False, 0, 999_000, 300),
-    ("economy", "Economy", 2, True, 1800, 0, 1800),
+    # name, title, band, preemptible, protected run, availability ppm, provision target, isolation
+    ("standard", "Standard", 1, False, 0, 990_000, 600, "vm"),
+    ("premium", "Premium", 0, False, 0, 999_000, 300, "vm"),
+    ("economy", "Economy", 2, True, 1800, 0, 1800, "shared"),
 )
 
 POOLS = (("default", "Default"), ("efa", "Shared fabric"), ("classic", "Older hosts"))
@@ -136,6 +153,19 @@ FAMILIES = (
         node_hour_micro=14_500_000,
         exclusive_nic=True,
         blurb="Two GPUs and two InfiniBand NICs on each NUMA node.",
+        parts=(
+            PartPlan("a100-1g", "A seventh of an A100", "mig", 125, 300_000, profile="1g.10gb"),
+            PartPlan("a100-3g", "Half an A100", "mig", 500, 1_000_000, profile="3g.40gb"),
+            PartPlan(
+                "a100-quarter",
+                "A quarter of an A100, shared by your own work",
+                "gpu_share",
+                250,
+                450_000,
+                milli=250,
+                memory_mib=16_384,
+            ),
+        ),
     ),
     FamilyPlan(
         name="a100-pcie-4",
@@ -192,7 +222,15 @@ HOSTS = (
     HostPlan("h100-02", "h100-8", "any", "zone-a", "block-1", "rack-12"),
     HostPlan("h100-03", "h100-8", "any", "zone-a", "block-2", "rack-21"),
     HostPlan("a100-01", "a100-8", "any", "zone-a", "block-2", "rack-22"),
-    HostPlan("a100-02", "a100-8", "any", "zone-a", "block-2", "rack-22"),
+    HostPlan(
+        "a100-02",
+        "a100-8",
+        "any",
+        "zone-a",
+        "block-2",
+        "rack-22",
+        cuts=((6, "mig"), (7, "share")),
+    ),
     HostPlan("a100-03", "a100-8", "any", "zone-b", "block-3", "rack-31"),
     HostPlan("pcie-01", "a100-pcie-4", "slices", "zone-b", "block-3", "rack-32"),
     HostPlan("pcie-02", "a100-pcie-4", "slices", "zone-b", "block-3", "rack-32"),

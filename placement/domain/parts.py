@@ -9,6 +9,7 @@ slot's index, the host's number. A share takes the first free milli, which need 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -213,6 +214,13 @@ def cut_after(cut: CutState, part: Part, tenant: UUID | None) -> CutState:
     )
 
 
-def placement_of(part: dict[str, Any]) -> Placement:
+def placement_of(part: Mapping[str, Any]) -> Placement:
     """The instance that a claim keeps."""
     return Placement(int(part["start"]), int(part["size"]), str(part["profile"]))
+
+
+def label_of(part: Mapping[str, Any]) -> str:
+    """What a claim keeps of a part, for people."""
+    if part["kind"] == MIG:
+        return str(placement_of(part))
+    return f"{part['milli']}/1000 with {part['memory_mib']} MiB"

@@ -30,6 +30,7 @@ class SlotFact:
     draining: bool = False
     reason: str = ""
     residue: bool = False
+    cut: str = "whole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,22 @@ class ClaimFact:
     state: str
     holder: str
     tenant: str
+    allocation: str
+    part: str = ""
+    """What is held where that is a part of the slot, for people."""
+    spans: tuple[tuple[int, int], ...] = ()
+    """Where that part is, in thousandths of the GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartMark:
+    """What is shown of one part of a GPU."""
+
+    label: str
+    spans: tuple[tuple[int, int], ...]
+    state: str
+    tenant: str
+    initials: str
     allocation: str
 
 
@@ -61,6 +78,13 @@ class SlotMark:
     nic_mode: Mode
     nvme: str | None
     nvme_mode: Mode
+    cut: str = "whole"
+    parts: tuple[PartMark, ...] = ()
+
+    @property
+    def free_milli(self) -> int:
+        """Of a cut slot, what is in no part."""
+        return 1000 - sum(high - low for part in self.parts for low, high in part.spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +185,20 @@ def initials_of(name: str) -> str:
     return "".join(word[0] for word in words[:3]).upper()
 
 
-def shown_state(slot: SlotFact, claim: ClaimFact | None) -> str:
-    """The one word for a slot: what holds it comes before what it is ready for."""
+def shown_state(slot: SlotFact, claim: ClaimFact | None, *, parted: bool = False) -> str:
+    """The one word for a slot: what holds it comes before what it is ready for.
+
+    ``parted``: parts of it are held; traces and a drain are said before that, for what is free.
+    """
     if claim is not None:
         return {"active": "in_use"}.get(claim.state, claim.state)
     if slot.state != "approved":
         return slot.state
     if slot.residue:
         return "cleanup_blocked"
-    return "draining" if slot.draining else "free"
+    if slot.draining:
+        return "draining"
+    return "in_use" if parted else "free"
 
 
 def picture_from(
@@ -199,13 +228,14 @@ def picture_from(
 def _marks(slots: tuple[SlotFact, ...], claims: tuple[ClaimFact, ...]) -> dict[int, SlotMark]:
     """The mark of each GPU index. A claim of the whole node marks every slot."""
     whole = next((c for c in claims if c.slot_index == WHOLE_NODE), None)
-    by_slot = {c.slot_index: c for c in claims}
+    by_slot = {c.slot_index: c for c in claims if not c.part}
     marks: dict[int, SlotMark] = {}
     for slot in slots:
         claim = by_slot.get(slot.index, whole)
+        parts = tuple(_part(c) for c in claims if c.part and c.slot_index == slot.index)
         marks[slot.gpu_index] = SlotMark(
             index=slot.index,
-            state=shown_state(slot, claim),
+            state=shown_state(slot, claim, parted=bool(parts)),
             tenant=claim.tenant if claim else "",
             initials=initials_of(claim.tenant) if claim else "",
             allocation=claim.allocation if claim else "",
@@ -214,8 +244,21 @@ def _marks(slots: tuple[SlotFact, ...], claims: tuple[ClaimFact, ...]) -> dict[i
             nic_mode=slot.nic_mode,
             nvme=slot.nvme,
             nvme_mode=slot.nvme_mode,
+            cut=slot.cut,
+            parts=tuple(sorted(parts, key=lambda part: part.spans)),
         )
     return marks
+
+
+def _part(claim: ClaimFact) -> PartMark:
+    return PartMark(
+        label=claim.part,
+        spans=claim.spans,
+        state={"active": "in_use"}.get(claim.state, claim.state),
+        tenant=claim.tenant,
+        initials=initials_of(claim.tenant),
+        allocation=claim.allocation,
+    )
 
 
 def _tile(

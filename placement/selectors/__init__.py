@@ -37,6 +37,7 @@ from placement.selectors.nodes import (
     task_list,
 )
 from placement.selectors.offers import Offer, image_list, offer_list, price_of
+from placement.selectors.parts import HeldPart, free_milli, held_parts
 from placement.selectors.telemetry import telemetry_history, telemetry_of
 from placement.selectors.timeline import (
     Timeline,
@@ -49,6 +50,7 @@ __all__ = [
     "Block",
     "Differing",
     "Held",
+    "HeldPart",
     "Holdings",
     "Offer",
     "Timeline",
@@ -65,8 +67,10 @@ __all__ = [
     "drift_standing",
     "event_actor",
     "event_facts",
+    "free_milli",
     "held_by_pool",
     "held_list",
+    "held_parts",
     "holdings_of",
     "identity_of",
     "image_list",

@@ -12,15 +12,19 @@ from django.db.models import QuerySet
 
 from gpuaas.kernel import clock, errors
 from placement.domain.capacity import NodeFacts, posture
+from placement.domain.parts import label_of
 from placement.domain.picture import ClaimFact, NodePicture, SlotFact, picture_from
 from placement.domain.residue import blocking_codes
 from placement.domain.truth import FourStates, Truth
 from placement.models import Claim, Node, NodeDrain, NodeTask, Slot, SlotResidue
 from placement.selectors.drift import drift_codes
+from placement.snapshots.parts import spans_within
 from placement.states import LIVE, ResidueState, SlotState, TaskState
 
 _FACTS = """
-SELECT n.id, n.state, n.health, n.conditions, n.free_count,
+SELECT n.id, n.state, n.health, n.conditions,
+       n.free_count + (SELECT count(*) FROM placement_cutslot k
+                        WHERE k.node_id = n.id AND k.open AND k.free_milli > 0),
        coalesce(s.approved, 0),
        EXISTS (SELECT FROM placement_nodedrain d WHERE d.node_id = n.id
                 AND d.ended_at IS NULL AND d.slot_index IS NULL),
@@ -135,6 +139,7 @@ def node_picture(node: Node) -> NodePicture:
             draining=None in drains or slot.index in drains,
             reason=slot.block_reason or traces.get(slot.index, ""),
             residue=slot.index in traces,
+            cut=slot.cut,
         )
         for slot in slot_list(node)
     ]
@@ -145,6 +150,8 @@ def node_picture(node: Node) -> NodePicture:
             holder=claim.holder,
             tenant=claim.tenant.name,
             allocation=str(claim.allocation_id),
+            part="" if claim.part is None else label_of(claim.part),
+            spans=() if claim.part is None else spans_within(claim.span, claim.slot_index),
         )
         for claim in Claim.objects.select_related("tenant").filter(
             node_num=node.num, state__in=LIVE

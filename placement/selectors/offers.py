@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,15 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from placement.models import Image
-from tenants.models import Shape, Sku
+from placement.selectors.part_offers import PartRoom, part_room
+from tenants.models import PARTS, Shape, Sku
+from tenants.models.catalogue import machine_of
 from tenants.selectors import price_now
 
 _OFFERS = """
 SELECT s.name, s.title, s.description, s.shape, s.family, s.pool, s.slots_min, s.slots_max,
        rc.name, s.units_milli, s.exclusive_nic, s.isolation,
+       s.part_profile, s.part_milli, s.part_memory_mib,
        coalesce(p.hour_micro, 0), coalesce(p.currency, 'USD'), a.nodes, a.slots, a.whole,
        a.largest, a.ready
   FROM tenants_sku s
@@ -71,6 +75,9 @@ class Offer:
     units_milli: int
     exclusive_nic: bool
     isolation: str
+    part_profile: str
+    part_milli: int | None
+    part_memory_mib: int | None
     price_hour_micro: int
     currency: str
     available_nodes: int
@@ -79,19 +86,43 @@ class Offer:
     code: str
     detail: str
 
+    @property
+    def is_part(self) -> bool:
+        """Whether it is a part of one GPU."""
+        return self.shape in PARTS
 
-def _offer(row: tuple[Any, ...]) -> Offer:
+    @property
+    def what(self) -> str:
+        """What one unit of it is, in words."""
+        if self.part_profile:
+            return f"MIG instance {self.part_profile}"
+        if self.part_milli:
+            return f"{self.part_milli / 10:g} % of a GPU with {self.part_memory_mib} MiB"
+        return "whole node" if self.shape == Shape.BAREMETAL else "GPU slots"
+
+
+NO_ROOM = PartRoom()
+
+
+def _offer(row: tuple[Any, ...], parts: Mapping[str, PartRoom]) -> Offer:
     *head, nodes, slots, whole, largest, ready = row
     shape, slots_min, slots_max = head[3], head[6], head[7]
     if shape == Shape.BAREMETAL:
         fit, least, count = (1 if whole else 0), 1, whole
         detail = f"{whole} whole nodes free."
+    elif shape in PARTS:
+        room = parts.get(head[0], NO_ROOM)
+        fit, least, count, slots = min(room.parts, 1), 1, len(room.nodes), room.parts
+        ready = room.ready
+        detail = f"{room.parts} of them free on {count} nodes."
     else:
         fit, least, count = min(largest, slots_max), slots_min, nodes
         detail = f"{slots} slots free on {nodes} nodes; {largest} on the best."
     code = ""
     if not ready:
         code, detail = "never_fits", "No approved node can ever hold this SKU: it is not sold."
+        if shape in PARTS:
+            detail = "No slot is cut so that it could ever give this: it is not sold."
     elif fit < least:
         code, fit = "sku_unavailable", 0
     free = 0 if shape == Shape.BAREMETAL else int(slots)
@@ -101,9 +132,10 @@ def _offer(row: tuple[Any, ...]) -> Offer:
 
 def offer_list() -> list[Offer]:
     """Every published SKU with what is available now (counts, never hosts)."""
+    parts = part_room()
     with connection.cursor() as cursor:
         cursor.execute(_OFFERS)
-        return [_offer(row) for row in cursor.fetchall()]
+        return [_offer(row, parts) for row in cursor.fetchall()]
 
 
 def price_of(sku: Sku, slots: int) -> tuple[int, str]:
@@ -115,4 +147,4 @@ def price_of(sku: Sku, slots: int) -> tuple[int, str]:
 def image_list(shape: str = "") -> QuerySet[Image]:
     """What can be started, optionally for one shape."""
     rows = Image.objects.filter(retired_at__isnull=True).order_by("name")
-    return rows.filter(shapes__contains=[shape]) if shape else rows
+    return rows.filter(shapes__contains=[machine_of(shape)]) if shape else rows

@@ -46,7 +46,7 @@ def test_a_second_load_changes_nothing() -> None:
     run()
     before = rows()
     assert before["tenants.Tenant"] == 3
-    assert before["tenants.Sku"] == 10
+    assert before["tenants.Sku"] == 13
     run()
     assert rows() == before
 

@@ -409,6 +409,7 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "placement-terms-detail": {**_REASON, "alone": "wiring", "seen": "not looked at"},
     "scoring-list": {**_REASON, "gap": 1, "fragment": 1, "stranded": 1, "broken": 1},
     "node-accept": {**_REASON, "slot_index": 0},
+    "node-cut": {**_REASON, "slot_index": 0, "cut": "whole"},
     "agent-telemetry": {
         "boot_id": BOOT,
         "windows": [

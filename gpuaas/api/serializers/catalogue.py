@@ -39,13 +39,20 @@ class SkuOut(Output):
     family = serializers.CharField()
     pool = serializers.CharField()
     resource_class = serializers.CharField(source="resource_class.name")
-    units_milli = serializers.IntegerField(help_text="Quota for one slot or node.")
+    units_milli = serializers.IntegerField(help_text="Quota for one slot, part or node.")
     slots_min = serializers.IntegerField()
     slots_max = serializers.IntegerField()
     exclusive_nic = serializers.BooleanField()
     isolation = serializers.CharField()
+    part_profile = serializers.CharField(allow_blank=True, help_text="A mig SKU's profile.")
+    part_milli = serializers.IntegerField(
+        allow_null=True, help_text="Thousandths of a GPU, of a gpu_share SKU."
+    )
+    part_memory_mib = serializers.IntegerField(
+        allow_null=True, help_text="MiB of its memory, of a gpu_share SKU."
+    )
     state = serializers.ChoiceField(choices=SkuState.choices)
-    price_hour_micro = serializers.IntegerField(help_text="For one slot or node.")
+    price_hour_micro = serializers.IntegerField(help_text="For one slot, part or node.")
     currency = serializers.CharField()
     version = serializers.IntegerField()
 
@@ -64,7 +71,30 @@ class SkuIn(Input):
     slots_min = Whole(min_value=1, max_value=62, required=False, default=1)
     slots_max = Whole(min_value=1, max_value=62, required=False, default=1)
     exclusive_nic = Flag(required=False, default=False)
-    hour_micro = Whole(min_value=0, max_value=10**12, help_text="For one slot or node.")
+    part_profile = Text(
+        max_length=24,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="For the shape mig: a profile such as 1g.10gb.",
+    )
+    part_milli = Whole(
+        min_value=1,
+        max_value=1000,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="For the shape gpu_share: thousandths of a GPU.",
+    )
+    part_memory_mib = Whole(
+        min_value=1,
+        max_value=2**31 - 1,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="For the shape gpu_share: MiB of the GPU's memory.",
+    )
+    hour_micro = Whole(min_value=0, max_value=10**12, help_text="For one slot, part or node.")
 
     def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         """The sizes make sense together."""
@@ -100,14 +130,21 @@ class OfferOut(Output):
     family = serializers.CharField()
     pool = serializers.CharField()
     resource_class = serializers.CharField()
-    units_milli = serializers.IntegerField(help_text="Quota for one slot or node.")
+    units_milli = serializers.IntegerField(help_text="Quota for one slot, part or node.")
     slots_min = serializers.IntegerField()
     slots_max = serializers.IntegerField()
     exclusive_nic = serializers.BooleanField()
     isolation = serializers.CharField()
-    price_hour_micro = serializers.IntegerField(help_text="For one slot or node.")
+    part_profile = serializers.CharField(allow_blank=True, help_text="A mig SKU's profile.")
+    part_milli = serializers.IntegerField(
+        allow_null=True, help_text="Thousandths of a GPU, of a gpu_share SKU."
+    )
+    part_memory_mib = serializers.IntegerField(
+        allow_null=True, help_text="MiB of its memory, of a gpu_share SKU."
+    )
+    price_hour_micro = serializers.IntegerField(help_text="For one slot, part or node.")
     currency = serializers.CharField()
-    available_now = serializers.IntegerField(help_text="Free slots, or free whole nodes.")
+    available_now = serializers.IntegerField(help_text="Free slots, parts, or whole nodes.")
     available_nodes = serializers.IntegerField()
     largest_fit = serializers.IntegerField(help_text="The largest request that fits one node now.")
     reason = serializers.CharField(allow_blank=True, help_text="The code when nothing is free.")

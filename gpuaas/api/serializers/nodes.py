@@ -9,6 +9,7 @@ from rest_framework import serializers
 from gpuaas.api.fields import Input, JsonObject, Output, Paged, Text, Whole
 from gpuaas.api.serializers.common import ActorOut, FourStates, Named, Reasoned
 from placement.domain.capacity import POSTURES
+from placement.domain.parts import CUTS, KINDS
 from placement.models.inventory import NicMode
 from placement.models.node import Health, Intended
 from placement.states import ClaimState, NodeState, SlotState, TaskState
@@ -81,6 +82,10 @@ class NodeOut(Output):
     last_seen_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
     version = serializers.IntegerField()
+    part_kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=KINDS),
+        help_text="The parts of GPUs that its agent says it can make.",
+    )
 
 
 class BlockOut(Output):
@@ -116,6 +121,17 @@ class ClaimOut(Output):
     allocation = serializers.UUIDField()
 
 
+class PartOut(ClaimOut):
+    """A part of a cut slot that somebody holds."""
+
+    kind = serializers.ChoiceField(choices=KINDS)
+    part = serializers.CharField(help_text="1g.10gb@6:1, or 300/1000 with 20000 MiB.")
+    spans = serializers.ListField(
+        child=serializers.ListField(child=serializers.IntegerField()),
+        help_text="From and to, in thousandths of the GPU.",
+    )
+
+
 class SlotOut(Output):
     """A schedulable bundle of one host."""
 
@@ -136,6 +152,11 @@ class SlotOut(Output):
     block_reason = serializers.CharField(allow_blank=True)
     claim = ClaimOut(allow_null=True)
     blocks = BlockOut(many=True)
+    cut = serializers.ChoiceField(choices=CUTS)
+    free_milli = serializers.IntegerField(
+        allow_null=True, help_text="Of a cut slot, what is in no part; null for a whole one."
+    )
+    parts = PartOut(many=True, help_text="What is held of a cut slot.")
 
 
 class SlotList(Output):
@@ -211,6 +232,15 @@ class DrainIn(Reasoned):
     """Take no new work on the node, or on one slot of it."""
 
     slot_index = Whole(min_value=0, max_value=61, required=False, allow_null=True, default=None)
+
+
+class CutIn(Reasoned):
+    """As what a slot is sold from now on."""
+
+    slot_index = Whole(min_value=0, max_value=61)
+    cut = serializers.ChoiceField(
+        choices=CUTS, help_text="whole, mig (MIG instances) or share (parts without isolation)."
+    )
 
 
 class OverrideOut(Output):

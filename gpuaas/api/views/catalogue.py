@@ -35,6 +35,9 @@ _SKU_FIELDS = (
     "slots_max",
     "exclusive_nic",
     "isolation",
+    "part_profile",
+    "part_milli",
+    "part_memory_mib",
     "state",
     "version",
 )
@@ -191,6 +194,9 @@ class Offers(TenantView):
                 "slots_max": offer.slots_max,
                 "exclusive_nic": offer.exclusive_nic,
                 "isolation": offer.isolation,
+                "part_profile": offer.part_profile,
+                "part_milli": offer.part_milli,
+                "part_memory_mib": offer.part_memory_mib,
                 "price_hour_micro": offer.price_hour_micro,
                 "currency": offer.currency,
                 "available_now": (

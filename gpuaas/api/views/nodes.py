@@ -18,7 +18,7 @@ from gpuaas.api.serializers.common import Reasoned, page_of
 from placement import selectors
 from placement.domain.picture import WHOLE_NODE, ClaimFact, SlotFact, shown_state
 from placement.models import Claim, Node, NodeDrain, NodeTask, Slot
-from placement.services import agents
+from placement.services import agents, cuts
 from placement.services import nodes as service
 from placement.states import LIVE_CLAIM
 
@@ -65,6 +65,7 @@ def _facts(row: Node, posture: str) -> dict[str, Any]:
         "last_seen_at": row.last_seen_at,
         "created_at": row.created_at,
         "version": row.version,
+        "part_kinds": row.part_kinds,
     }
 
 
@@ -219,10 +220,11 @@ def slots_shown(node: Node) -> list[dict[str, Any]]:
     traces = selectors.residue_of([node.pk]).get(node.pk, {})
     claims = {
         claim.slot_index: claim
-        for claim in Claim.objects.filter(node_num=node.num, state__in=LIVE_CLAIM).select_related(
-            "tenant"
-        )
+        for claim in Claim.objects.filter(
+            node_num=node.num, state__in=LIVE_CLAIM, part__isnull=True
+        ).select_related("tenant")
     }
+    parts, free = selectors.held_parts(node), selectors.free_milli(node)
     drains = set(
         NodeDrain.objects.filter(node=node, ended_at__isnull=True).values_list(
             "slot_index", flat=True
@@ -240,25 +242,32 @@ def slots_shown(node: Node) -> list[dict[str, Any]]:
             draining=draining,
             residue=slot.index in traces,
         )
-        shown.append(_slot_shown(slot, claim, fact, selectors.blocks_on(blocks, slot.index)))
+        held = parts.get(slot.index, [])
+        body = _slot_shown(slot, claim, fact, held, selectors.blocks_on(blocks, slot.index))
+        body["free_milli"] = free.get(slot.index)
+        shown.append(dict(wire.SlotOut(body).data))
     return shown
 
 
-def _display_state(fact: SlotFact, claim: Claim | None) -> str:
+def _display_state(fact: SlotFact, claim: Claim | None, *, parted: bool) -> str:
     if claim is None:
-        return shown_state(fact, None)
+        return shown_state(fact, None, parted=parted)
     held = ClaimFact(claim.slot_index, claim.state, claim.holder, "", "")
     return shown_state(fact, held)
 
 
 def _slot_shown(
-    slot: Slot, claim: Claim | None, fact: SlotFact, blocks: list[selectors.Block]
+    slot: Slot,
+    claim: Claim | None,
+    fact: SlotFact,
+    parts: list[selectors.HeldPart],
+    blocks: list[selectors.Block],
 ) -> dict[str, Any]:
-    body = {
+    return {
         "id": slot.pk,
         "index": slot.index,
         "state": slot.state,
-        "display_state": _display_state(fact, claim),
+        "display_state": _display_state(fact, claim, parted=bool(parts)),
         "gpu_uuid": slot.gpu_uuid,
         "gpu_index": slot.gpu_index,
         "numa": slot.numa,
@@ -270,18 +279,29 @@ def _slot_shown(
         "nic_mode": slot.nic_mode,
         "nvme": slot.nvme or None,
         "block_reason": slot.block_reason,
-        "claim": None,
+        "claim": None if claim is None else _claim_shown(claim),
         "blocks": blocks,
+        "cut": slot.cut,
+        "parts": [
+            {
+                **_claim_shown(part.claim),
+                "kind": part.kind,
+                "part": part.label,
+                "spans": part.spans,
+            }
+            for part in parts
+        ],
     }
-    if claim is not None:
-        body["claim"] = {
-            "id": claim.pk,
-            "state": claim.state,
-            "holder": claim.holder,
-            "tenant": {"id": claim.tenant_id, "name": claim.tenant.slug},
-            "allocation": claim.allocation_id,
-        }
-    return dict(wire.SlotOut(body).data)
+
+
+def _claim_shown(claim: Claim) -> dict[str, Any]:
+    return {
+        "id": claim.pk,
+        "state": claim.state,
+        "holder": claim.holder,
+        "tenant": {"id": claim.tenant_id, "name": claim.tenant.slug},
+        "allocation": claim.allocation_id,
+    }
 
 
 class NodeJoinToken(OperatorView):
@@ -355,6 +375,7 @@ NodeApprove = _action(
 )
 NodeDrainOrder = _action("drain", service.node_drain, "Take no new work there", wire.DrainIn)
 NodeUndrain = _action("undrain", service.node_undrain, "End a drain", wire.DrainIn)
+NodeCut = _action("cut", cuts.slot_cut, "Sell a slot whole or in parts", wire.CutIn)
 NodeMaintain = _action("maintain", service.node_maintain, "Take a host out for maintenance")
 NodeQuarantine = _action("quarantine", service.node_quarantine, "Set a host apart")
 NodeRestore = _action("restore", service.node_restore, "Bring a host back")

@@ -29,7 +29,8 @@ def register(app: typer.Typer) -> None:
     def offer(
         session: Session,
         shape: Annotated[
-            str | None, typer.Option("--shape", help="Only this shape: gpu_slice or baremetal.")
+            str | None,
+            typer.Option("--shape", help="Only gpu_slice, baremetal, mig or gpu_share."),
         ] = None,
         limit: Limit = None,
         everything: All = False,

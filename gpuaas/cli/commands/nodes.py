@@ -90,6 +90,17 @@ def _acting(node: typer.Typer) -> None:
         """End a drain."""
         _act(session, name, "undrain", {"reason": reason, **_slot(slot)})
 
+    @command(node, "cut")
+    def node_cut(
+        session: Session,
+        name: Reference,
+        slot: Annotated[int, typer.Argument(metavar="SLOT", min=0)],
+        cut: Annotated[str, typer.Argument(metavar="whole|mig|share")],
+        reason: Reason,
+    ) -> None:
+        """Sell a slot whole, in MIG instances, or in shares; only while nothing is on it."""
+        _act(session, name, "cut", {"reason": reason, "slot_index": slot, "cut": cut})
+
     @command(node, "approve")
     def node_approve(
         session: Session,

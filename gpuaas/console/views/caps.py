@@ -35,7 +35,12 @@ class CapsForm(ReasonForm):
     )
     shapes = forms.MultipleChoiceField(
         label="Shapes",
-        choices=[(Shape.GPU_SLICE, "slices of a host"), (Shape.BAREMETAL, "whole hosts")],
+        choices=[
+            (Shape.GPU_SLICE, "slices of a host"),
+            (Shape.BAREMETAL, "whole hosts"),
+            (Shape.MIG, "MIG instances"),
+            (Shape.GPU_SHARE, "shares of a GPU"),
+        ],
         widget=forms.CheckboxSelectMultiple,
         required=False,
         help_text="None ticked: every shape.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -36,6 +37,7 @@ from gpuaas.ui.frame import Crumb
 from gpuaas.ui.live import event_stream
 from gpuaas.ui.marks import mark_of
 from placement.domain.capacity import POSTURES
+from placement.domain.parts import WHOLE
 from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool, Slot
 from placement.models.node import Intended
 from placement.selectors import (
@@ -52,6 +54,7 @@ from placement.selectors import (
 )
 from placement.services import nodes as services
 from placement.services.agents import join_token_create
+from placement.services.cuts import slot_cut
 from placement.services.differences import slot_accept
 from placement.services.overrides import approval_rule
 from placement.states import LIVE, NodeState, SlotState
@@ -162,7 +165,7 @@ class OneNode(ConsolePage):
             verified=sum(slot.state == SlotState.VERIFIED for slot in slots),
             drained=any(drain.slot_index is None for drain in drains),
         )
-        held = {claim.slot_index: claim for claim in claims}
+        held = {claim.slot_index: claim for claim in claims if claim.part is None}
         whole = held.get(-1)
         shown = {mark.index: mark.state for mark in picture.marks()}
         rows = [
@@ -187,6 +190,8 @@ class OneNode(ConsolePage):
             telemetry=telemetry,
             measured=measured(telemetry),
             measured_heads=[column[1] for column in COLUMNS],
+            cut_marks=[mark for mark in picture.marks() if mark.cut != WHOLE],
+            cuts=[(cut, words) for cut, words in CUT_WORDS.items() if cut in _cuts(node)],
             drained_slots={d.slot_index for d in drains if d.slot_index is not None},
             tasks=list(task_list(node)[:TASKS_SHOWN]),
             events=list(Event.objects.filter(subject_id=node.pk).order_by("-id")[:EVENTS_SHOWN]),
@@ -199,6 +204,18 @@ class OneNode(ConsolePage):
         if token:
             response["Cache-Control"] = "no-store"
         return response
+
+
+CUT_WORDS = {
+    WHOLE: "whole",
+    "mig": "in MIG instances, each with memory and faults of its own",
+    "share": "in shares of one tenant, without isolation between them",
+}
+
+
+def _cuts(node: Node) -> tuple[str, ...]:
+    """As what the slots of this host can be sold."""
+    return (WHOLE, *node.part_kinds)
 
 
 def _blocked(node: Node, slots: list[Slot]) -> list[BlockedSlot]:
@@ -266,7 +283,7 @@ class OverrideSlot(OneNode):
 
 
 class ActOnSlot(OneNode):
-    """Drain one slot, end its drain, or accept what differs about it."""
+    """Drain one slot, end its drain, cut it otherwise, or accept what differs about it."""
 
     def post(self, request: HttpRequest, name: str) -> HttpResponse:
         """Do it with the reason given."""
@@ -277,6 +294,7 @@ class ActOnSlot(OneNode):
             "drain": services.node_drain,
             "undrain": services.node_undrain,
             "accept": slot_accept,
+            "cut": partial(slot_cut, cut=request.POST.get("cut", "")[:8]),
         }
         if action not in run or not slot_list(node).filter(index=index).exists():
             raise errors.NotFound

@@ -193,3 +193,36 @@ def _refusers(why: Json) -> list[str]:
 
 def _indices(slots: list[Json]) -> str:
     return " and ".join(str(slot["index"]) for slot in slots)
+
+
+PARTED = "a100-02"
+
+
+def part_of_a_gpu(scene: Scene) -> None:
+    """An operator cuts a slot; a tenant whose tier allows it leases a seventh of its GPU."""
+    tell = scene.tell
+    tell.chapter("A part of one GPU is leased, and proven gone")
+    scene.settled(PARTED)
+    slot = next(slot for slot in scene.slots(PARTED) if slot["display_state"] == "free")
+    tell.asked(f"POST /nodes/{PARTED}/actions/cut {{slot_index: {slot['index']}, cut: mig}}")
+    scene.operator.post(
+        f"/nodes/{PARTED}/actions/cut",
+        {"reason": "small jobs", "slot_index": slot["index"], "cut": "mig"},
+    )
+    lease = scene.lease(scene.lumen, "thumbnails", "a100-1g")
+    found = scene.slots(PARTED)[slot["index"]]
+    tell.seen(f"{lease['name']} is {lease['state']}: {[part['part'] for part in found['parts']]}")
+    tell.check(
+        "it holds one MIG instance, and the rest of the GPU stays free",
+        [part["part"] for part in found["parts"]] == ["1g.10gb@6:1"] and found["free_milli"] == 875,
+        found,
+    )
+    problem = scene.acme.refused(
+        "/projects/default/allocations", {"sku": "a100-1g", "name": "no part"}
+    )
+    code = problem.code if problem else "admitted"
+    tell.check("a tier that promises a GPU refuses a part", code == "sharing_not_eligible", code)
+    made = scene.lumen.client.allocations.release(lease["id"], reason="done")
+    scene.lumen.client.operations.wait(str(made["id"]), timeout_s=60.0)
+    after = scene.slots(PARTED)[slot["index"]]
+    tell.check("after its release all of the GPU is free", after["free_milli"] == 1000, after)

@@ -41,6 +41,7 @@ CHAPTERS: tuple[Callable[[Scene], None], ...] = (
     leases.waiting,
     leases.whole_node,
     leases.drain,
+    leases.part_of_a_gpu,
     cleanup.lie,
     cleanup.repair,
     cleanup.reuse,
