@@ -45,6 +45,7 @@ def test_every_envelope_and_family_names_a_known_class_pool_and_tier() -> None:
 
 def test_every_lease_of_the_demo_names_what_its_world_has() -> None:
     skus = {f"{family.sku}-{kind}" for family in world.FAMILIES for kind in ("slice", "node")}
+    skus |= {part.sku for family in world.FAMILIES for part in family.parts}
     projects = {(tenant.slug, name) for tenant in world.TENANTS for name in tenant.projects}
     for wish in (*fill.KEPT, fill.LEAKY, fill.ENDED, fill.QUEUED, fill.TOO_MUCH):
         assert wish.sku in skus
