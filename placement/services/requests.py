@@ -14,7 +14,7 @@ from admission.domain.decide import Gate, Judge, Verdict, decide
 from admission.domain.facts import Facts, Holding
 from admission.domain.locality import in_order
 from admission.domain.policy import judge
-from admission.domain.sharing import OWN_TENANT, PART_MODES, eligible, neighbours_of
+from admission.domain.sharing import OWN_TENANT, PART_MODES, neighbours_of
 from admission.models import AdmissionRequest, Decision
 from admission.snapshots import Authority
 from gpuaas.kernel import clock, events, ids, prepared, workflow
@@ -23,10 +23,11 @@ from gpuaas.kernel.errors import FieldError, InvalidRequest, NotFound, ProductEr
 from gpuaas.kernel.transitions import advance
 from placement.domain.fit import Want
 from placement.domain.order import WHOLE_NODE, AllocationOrder
-from placement.domain.parts import MIG, SHARE, PartAsk
+from placement.domain.parts import SHARE
 from placement.domain.terms import Alone
 from placement.services.bundle import Item, as_json
 from placement.services.durations import lasts_of
+from placement.services.part_orders import one_part, part_of, sharing_of
 from placement.services.standing import closeness_of, own_of, target_of, wishes_kept
 from placement.snapshots import Ask, Look, image_of
 from placement.snapshots.orders import MOST_SLOTS
@@ -59,33 +60,9 @@ def _size(order: AllocationOrder, who: Authority) -> int:
             )
         return WHOLE_NODE
     if who.shape in PART_MODES:
-        _one_part(order, who)
+        one_part(order, who)
         return 1
     return who.slots_min if order.slots is None else order.slots
-
-
-def _one_part(order: AllocationOrder, who: Authority) -> None:
-    """A part is leased alone: more of them are more allocations, or replicas of a workload."""
-    together = {"/together": order.together, "/close": order.close, "/apart": order.apart}
-    wrong = [field for field, wish in together.items() if wish]
-    if order.slots not in (None, 1):
-        wrong.insert(0, "/slots")
-    if wrong:
-        raise InvalidRequest(
-            f"{who.sku} is one part of one GPU: leave {wrong[0][1:]} out, and ask once for each.",
-            errors=tuple(
-                FieldError(field, "not_allowed", "a part is leased and placed by itself")
-                for field in wrong
-            ),
-        )
-
-
-def _part(who: Authority) -> PartAsk | None:
-    """The part that is sold, if it is one."""
-    if who.shape not in PART_MODES:
-        return None
-    kind = MIG if who.part_profile else SHARE
-    return PartAsk(kind, who.part_profile, who.part_milli or 0, who.part_memory_mib or 0)
 
 
 def _name(order: AllocationOrder, who: Authority, allocation_id: UUID) -> str:
@@ -126,16 +103,9 @@ def item_of(
     image = image_of(order, who.shape)
     count = ask.replicas
     amount = who.units_milli * max(size, 1) * count if takes_capacity else 0
-    part = _part(who)
+    part = part_of(who)
     neighbours = neighbours_of(order.sharing, tier_isolation=who.tier_isolation, shape=who.shape)
-    sharing = ask.sharing
-    if part is not None and sharing is None:
-        sharing = eligible(
-            "node" if neighbours == OWN_TENANT else PART_MODES[who.shape],
-            shape=who.shape,
-            tier_isolation=who.tier_isolation,
-            sku_isolation=who.sku_isolation,
-        )
+    sharing = ask.sharing or sharing_of(who, neighbours)
     facts = Facts(
         actor=actor.name,
         may_write=actor.operator
