@@ -10,6 +10,7 @@ from nodeagent.protocol.errors import WireError
 from nodeagent.protocol.kinds import DeviceMode, NicKind, Presence, UuidSource
 
 PCI_PATTERN = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+FABRIC_PATTERN = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 CPUSET_PATTERN = r"|\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*"
 
 Id = Annotated[str, Text(120)]
@@ -51,8 +52,29 @@ class Switch(Message):
 
 
 @dataclass(frozen=True)
+class GpuFabric(Message):
+    """The NVLink domain that a GPU shares with other hosts: present, absent, or unknown and why."""
+
+    presence: Presence
+    cluster: Annotated[str, Text(36, least=36, pattern=FABRIC_PATTERN)] | None = None
+    clique: Annotated[int, Integer(0, 2**32 - 2)] | None = None
+    reason: Code | None = None
+
+    def check(self, pointer: str) -> None:
+        """Cluster and clique are told exactly when there is a domain."""
+        there = self.presence is Presence.PRESENT
+        if (self.cluster is None) is there or (self.clique is None) is there:
+            raise WireError(pointer, "bad_format", "a domain has both a cluster and a clique")
+        if self.cluster is not None and not self.cluster.strip("0-"):
+            raise WireError(f"{pointer}/cluster", "bad_format", "a cluster of zeros is none")
+
+
+@dataclass(frozen=True)
 class Gpu(Message):
-    """One GPU; index counts from 0 in PCI order. link is its PCIe bandwidth after encoding."""
+    """One GPU; index counts from 0 in PCI order. link is its PCIe bandwidth after encoding.
+
+    nvlink_domain: within its host; fabric: across hosts, null where nobody looked.
+    """
 
     index: Index
     uuid: Uuid | None
@@ -64,6 +86,7 @@ class Gpu(Message):
     switch: Id | None
     nvlink_domain: Id | None
     link_mbps: Bandwidth | None = None
+    fabric: GpuFabric | None = None
 
 
 @dataclass(frozen=True)

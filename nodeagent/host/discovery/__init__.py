@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from nodeagent.host.discovery.bus import PciDevice, read_bus
+from nodeagent.host.discovery.bus import PciDevice, group_fact, read_bus
 from nodeagent.host.discovery.devices import (
     host_interfaces,
     mounted_blocks,
@@ -65,6 +65,7 @@ class _Discovery:
         self._place_on_the_only_node()
         resolve_links(self.draft, links)
         self._find_unknowns()
+        self._find_split_fabric()
         self.draft.facts = [on_the_wire(None, name, fact) for name, fact in host.items()]
         self.draft.facts += [
             on_the_wire(device, name, fact)
@@ -95,6 +96,7 @@ class _Discovery:
                 continue
             facts["driver"] = device.driver.map(str)
             facts["iommu_group"] = device.iommu_group.map(str)
+            facts["iommu_group_others"] = group_fact(self.bus, device.address)
             self.facts[device.address] = facts
 
     def _reserve(self, code: str, detail: str, device: Nic | Nvme) -> None:
@@ -135,6 +137,17 @@ class _Discovery:
         draft.nvmes = [
             nvme if nvme.numa is not None else replace(nvme, numa=only) for nvme in draft.nvmes
         ]
+
+    def _find_split_fabric(self) -> None:
+        """GPUs of one host that are not all in one domain: nobody can say what the host shares."""
+        told = [gpu.fabric for gpu in self.draft.gpus if gpu.fabric is not None]
+        places = {(one.cluster, one.clique) for one in told if one.cluster is not None}
+        inside = sum(one.cluster is not None for one in told)
+        if not places or (len(places) == 1 and inside == len(self.draft.gpus)):
+            return
+        names = ", ".join(sorted(f"{cluster}.{clique}" for cluster, clique in places))
+        detail = f"{inside} of {len(self.draft.gpus)} GPUs say that they are in {names}"
+        self.draft.find("fabric_not_common", detail)
 
     def _find_unknowns(self) -> None:
         gpus, total = self.draft.gpus, len(self.draft.gpus)

@@ -19,6 +19,7 @@ from nodeagent.topology.pci import (
 )
 
 _MOST_DEVICES = 4096
+_GIVEN = frozenset({DeviceKind.GPU, DeviceKind.NIC, DeviceKind.NVME})
 _MOST_NUMA = 4095
 
 
@@ -55,18 +56,26 @@ def read_bus(tree: Tree) -> dict[str, PciDevice]:
     return found
 
 
-def group_members(bus: Mapping[str, PciDevice], address: str) -> list[str]:
-    """Other cards in a device's IOMMU group; bridges do not count, they go with what is below."""
-    group = bus[address].iommu_group.value
-    if group is None:
-        return []
-    return [
+def group_fact(bus: Mapping[str, PciDevice], address: str) -> Fact[object]:
+    """What else is in a device's IOMMU group, and would be given away with it.
+
+    Bridges do not count: they go with what is below. Nor do other functions of the same card,
+    unless they are devices that are given away by themselves.
+    """
+    group = bus[address].iommu_group
+    if group.value is None:
+        return Fact(group.presence, None, group.reason)
+    others = [
         one.address
         for one in bus.values()
-        if one.iommu_group.value == group
-        and card_of(one.address) != card_of(address)
+        if one.iommu_group.value == group.value
+        and one.address != address
         and one.kind is not DeviceKind.BRIDGE
+        # Virtual functions end where their card is given away.
+        and one.physical != address
+        and (card_of(one.address) != card_of(address) or one.kind in _GIVEN)
     ]
+    return present(" ".join(others)) if others else absent("alone")
 
 
 def _read(tree: Tree, entry: Path, address: str) -> PciDevice:

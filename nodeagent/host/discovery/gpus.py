@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodeagent.host.discovery.amd import AmdReading, read_amd
-from nodeagent.host.discovery.bus import PciDevice, group_members
+from nodeagent.host.discovery.bus import PciDevice, group_fact
 from nodeagent.host.discovery.machine import Facts
 from nodeagent.host.discovery.memory import GpuMemory, KnownGpu, marks_of
 from nodeagent.host.facts import Fact, absent, present, unknown
 from nodeagent.host.nvml import GpuRecord, Nvml, NvmlUnavailable, read_gpus
 from nodeagent.host.nvml.device import LINK_CPU, LINK_SWITCH
-from nodeagent.protocol import Gpu, UuidSource
+from nodeagent.host.nvml.fabric import on_the_wire as fabric_on_the_wire
+from nodeagent.protocol import Gpu, GpuFabric, UuidSource
 from nodeagent.topology.model import Draft
 from nodeagent.topology.nvlink import CPU_CLASS, NVSWITCH_CLASS, RawLink
 from nodeagent.topology.pci import AMD, NVIDIA, DeviceKind, address_key
@@ -74,19 +75,21 @@ def add_gpus(
             )
         amd = said.amd.gpus.get(device.address)
         domain = amd.hive.value if amd is not None else None
-        _put(draft, device.address, who, device, f"xgmi-{domain}"[:120] if domain else None)
+        fabric = None if record is None else fabric_on_the_wire(record.fabric)
+        _put(draft, device.address, who, device, f"xgmi-{domain}"[:120] if domain else None, fabric)
         facts[device.address] = _facts(who, device, bus, record)
         if record is not None:
             links += _links(device.address, record)
         if who.source is UuidSource.NVML and who.uuid.value is not None:
-            known = who.model.value, who.memory_bytes.value
-            fresh.append(KnownGpu(device.address, who.uuid.value, marks_of(device), *known))
+            told = who.model.value, who.memory_bytes.value
+            fresh.append(KnownGpu(device.address, who.uuid.value, marks_of(device), *told))
         _find_trouble(draft, device, record, who)
     for address, record in records.items():
         draft.find("gpu_not_on_bus", "NVML counts a GPU that the bus does not list", address)
         uuid = record.uuid if record.uuid.value not in doubled else unknown("duplicate_uuid")
         source = UuidSource.NVML if uuid.value else UuidSource.UNKNOWN
-        _put(draft, address, Identity(uuid, source, record.name, record.memory_bytes), None, None)
+        known = Identity(uuid, source, record.name, record.memory_bytes)
+        _put(draft, address, known, None, None, fabric_on_the_wire(record.fabric))
         facts[address] = {name: _plain(fact) for name, fact in record.facts.items()}
         links += _links(address, record)
     if memory is not None:
@@ -147,7 +150,12 @@ def _doubled(draft: Draft, said: Libraries) -> set[str]:
 
 
 def _put(
-    draft: Draft, address: str, who: Identity, device: PciDevice | None, domain: str | None
+    draft: Draft,
+    address: str,
+    who: Identity,
+    device: PciDevice | None,
+    domain: str | None,
+    fabric: GpuFabric | None,
 ) -> None:
     draft.gpus.append(
         Gpu(
@@ -161,6 +169,7 @@ def _put(
             switch=device.parent if device else None,
             nvlink_domain=domain,
             link_mbps=device.link_mbps.value if device else None,
+            fabric=fabric,
         )
     )
 
@@ -168,14 +177,13 @@ def _put(
 def _facts(
     who: Identity, device: PciDevice, bus: Mapping[str, PciDevice], record: GpuRecord | None
 ) -> Facts:
-    others = group_members(bus, device.address)
     facts: Facts = {
         "uuid": _plain(who.uuid),
         "model": _plain(who.model),
         "memory_bytes": _plain(who.memory_bytes),
         "driver": _plain(device.driver),
         "iommu_group": _plain(device.iommu_group),
-        "iommu_group_others": present(" ".join(others)) if others else absent("alone"),
+        "iommu_group_others": group_fact(bus, device.address),
         "device_serial": _plain(device.serial),
         "link_mbps": _plain(device.link_mbps),
     }
@@ -183,6 +191,7 @@ def _facts(
         return facts
     facts |= {name: _plain(fact) for name, fact in record.facts.items()}
     active = sum(link.active.value is True for link in record.links)
+    facts["nvlink_fabric"] = _plain(record.fabric.map(lambda pair: f"{pair[0]}.{pair[1]}"))
     facts["nvlinks_active"] = present(active) if record.links else absent("no_links")
     for number, mig in enumerate(record.mig):
         place = f"gi {mig.gpu_instance.value} ci {mig.compute_instance.value}"

@@ -10,6 +10,7 @@ from typing import Any
 import pynvml
 
 from nodeagent.host.facts import Fact, absent, present, unknown
+from nodeagent.host.nvml.fabric import read_fabric
 from nodeagent.host.nvml.library import NvmlSession
 from nodeagent.topology.pci import normal_address
 
@@ -73,6 +74,7 @@ class GpuRecord:
     facts: dict[str, Fact[Any]]
     links: tuple[LinkRecord, ...]
     mig: tuple[MigRecord, ...]
+    fabric: Fact[tuple[str, int]]
 
 
 def read_gpus(session: NvmlSession, *, wiring: bool = True) -> list[GpuRecord]:
@@ -89,7 +91,7 @@ def _read_gpu(session: NvmlSession, number: int, wiring: bool) -> GpuRecord:
         lost: Fact[Any] = unknown(found.reason)
         names = (*_PLAIN, *_MIG_FACTS, *_REMAP_FACTS, "ecc_mode", "recovery_action")
         facts = {name: lost for name in names}
-        return GpuRecord(number, lost, lost, lost, lost, lost, facts, (), ())
+        return GpuRecord(number, lost, lost, lost, lost, lost, facts, (), (), lost)
     handle = found.value
     facts = {
         name: plain_text(session.ask(call, handle)) if text else session.ask(call, handle)
@@ -112,6 +114,7 @@ def _read_gpu(session: NvmlSession, number: int, wiring: bool) -> GpuRecord:
         facts=facts,
         links=_links(session, handle) if wiring else (),
         mig=_mig_instances(session, handle, facts["mig_mode"]) if wiring else (),
+        fabric=read_fabric(session, handle) if wiring else unknown("not_asked"),
     )
 
 

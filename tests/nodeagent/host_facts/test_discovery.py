@@ -15,6 +15,7 @@ from nodeagent.protocol import (
     CandidateSlot,
     DeviceFact,
     DeviceMode,
+    GpuFabric,
     Presence,
     TopologyReport,
     UuidSource,
@@ -122,6 +123,52 @@ def test_nvlinks_through_switches_make_one_domain(
     assert {gpu.nvlink_domain for gpu in report.gpus} == {"nvlink-0"}
     assert [(link.to, link.count) for link in report.nvlinks] == [(gpu, 18) for gpu in PCI]
     assert fact(report, PCI[0], "nvlinks_active").value == "18"
+
+
+CLUSTER = "0123456789abcdef0123456789abcdef"
+
+
+def test_the_domain_that_a_host_shares_with_others_is_told_of_each_gpu(
+    host: TreeBuilder, fake: FakeNvml, nvml: Nvml
+) -> None:
+    fake.change({"gpu.*.fabric": f"{CLUSTER} 7 3 0"})
+    report = report_of(discover(host.root, nvml))
+    cluster = "01234567-89ab-cdef-0123-456789abcdef"
+    assert [gpu.fabric for gpu in report.gpus] == [GpuFabric(Presence.PRESENT, cluster, 7)] * 2
+    assert fact(report, PCI[0], "nvlink_fabric").value == f"{cluster}.7"
+    assert "fabric_not_common" not in codes(report)
+
+
+@pytest.mark.parametrize("second", [f"{CLUSTER} 8 3 0", f"{CLUSTER} 7 2 0", f"{'0' * 32} 0 3 0"])
+def test_gpus_that_are_not_all_in_one_domain_are_a_finding(
+    host: TreeBuilder, fake: FakeNvml, nvml: Nvml, second: str
+) -> None:
+    fake.change({"gpu.0.fabric": f"{CLUSTER} 7 3 0", "gpu.1.fabric": second})
+    assert "fabric_not_common" in codes(report_of(discover(host.root, nvml)))
+
+
+def test_without_the_library_nobody_has_looked_for_a_domain(host: TreeBuilder) -> None:
+    assert [gpu.fabric for gpu in report_of(discover(host.root)).gpus] == [None, None]
+
+
+def test_a_nic_or_a_disk_that_shares_its_iommu_group_is_found_too(host: TreeBuilder) -> None:
+    host.device("0000:41:00.0", trees.NVME, trees.SAMSUNG, group=20)
+    host.device("0000:42:00.0", trees.ETHERNET, trees.MELLANOX, group=20)
+    host.device("0000:42:00.1", trees.ETHERNET, trees.MELLANOX, group=20)
+    virtual = host.device("0000:42:00.2", trees.ETHERNET, trees.MELLANOX, group=20)
+    (virtual / "physfn").symlink_to("../0000:42:00.0")
+    report = report_of(discover(host.root))
+    others = {
+        one.device: (one.value or "").split()
+        for one in report.facts
+        if one.name == "iommu_group_others" and one.value is not None
+    }
+    # A second port is a device of its own; a virtual function ends where its card is given away.
+    assert others == {
+        "0000:41:00.0": ["0000:42:00.0", "0000:42:00.1", "0000:42:00.2"],
+        "0000:42:00.0": ["0000:41:00.0", "0000:42:00.1"],
+        "0000:42:00.1": ["0000:41:00.0", "0000:42:00.0", "0000:42:00.2"],
+    }
 
 
 def test_a_link_that_is_down_joins_nothing(host: TreeBuilder, fake: FakeNvml, nvml: Nvml) -> None:

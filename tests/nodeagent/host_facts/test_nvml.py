@@ -20,6 +20,8 @@ from tests.nodeagent.host_facts.fake import FakeNvml, build, uuid_of
 P, A, U = Presence.PRESENT, Presence.ABSENT, Presence.UNKNOWN
 RECOVERY = "field.230"
 Lines = dict[str, str | None]
+CLUSTER = "0123456789abcdef0123456789abcdef"
+CLUSTER_UUID = "01234567-89ab-cdef-0123-456789abcdef"
 
 
 def records(nvml: Nvml) -> list[GpuRecord]:
@@ -230,6 +232,104 @@ SCENARIOS: list[tuple[str, Lines, int, str, Presence, object]] = [
         U,
         "unreadable_answer",
     ),
+    ("no shared domain known to the card", {}, 0, "fabric", A, "not_supported"),
+    ("a domain", {"gpu.0.fabric": f"{CLUSTER} 7 3 0"}, 0, "fabric", P, (CLUSTER_UUID, 7)),
+    (
+        "the first clique of a domain",
+        {"gpu.*.fabric": f"{CLUSTER} 0 3 0"},
+        1,
+        "fabric",
+        P,
+        (CLUSTER_UUID, 0),
+    ),
+    (
+        "a domain of zeros, the host's own",
+        {"gpu.0.fabric": f"{'0' * 32} 0 3 0"},
+        0,
+        "fabric",
+        A,
+        "single_host",
+    ),
+    (
+        "a domain not begun",
+        {"gpu.0.fabric": f"{CLUSTER} 7 1 0"},
+        0,
+        "fabric",
+        U,
+        "fabric_not_started",
+    ),
+    (
+        "a domain half way",
+        {"gpu.0.fabric": f"{CLUSTER} 7 2 0"},
+        0,
+        "fabric",
+        U,
+        "fabric_in_progress",
+    ),
+    (
+        "a domain that the state denies",
+        {"gpu.0.fabric": f"{CLUSTER} 7 0 0"},
+        0,
+        "fabric",
+        A,
+        "not_supported",
+    ),
+    (
+        "a state of the future",
+        {"gpu.0.fabric": f"{CLUSTER} 7 9 0"},
+        0,
+        "fabric",
+        U,
+        "unknown_state",
+    ),
+    (
+        "a registration that failed",
+        {"gpu.0.fabric": f"{CLUSTER} 7 3 999"},
+        0,
+        "fabric",
+        U,
+        "fabric_nvml_unknown",
+    ),
+    (
+        "a registration of a lost GPU",
+        {"gpu.0.fabric": f"{CLUSTER} 7 3 15"},
+        0,
+        "fabric",
+        U,
+        "fabric_gpu_lost",
+    ),
+    (
+        "a clique of all ones",
+        {"gpu.0.fabric": f"{CLUSTER} 4294967295 3 0"},
+        0,
+        "fabric",
+        U,
+        "sentinel",
+    ),
+    (
+        "a domain not to be told",
+        {"error.0.nvmlDeviceGetGpuFabricInfoV": "4"},
+        0,
+        "fabric",
+        U,
+        "no_permission",
+    ),
+    (
+        "a domain asked for in an older way",
+        {"error.0.nvmlDeviceGetGpuFabricInfoV": "25", "gpu.0.fabric": f"{CLUSTER} 7 3 0"},
+        0,
+        "fabric",
+        P,
+        (CLUSTER_UUID, 7),
+    ),
+    (
+        "a domain of a GPU that is lost",
+        {"error.0.nvmlDeviceGetHandleByIndex_v2": "15"},
+        0,
+        "fabric",
+        U,
+        "gpu_lost",
+    ),
     (
         "fields refused",
         {"error.0.nvmlDeviceGetFieldValues": "25"},
@@ -351,6 +451,7 @@ def test_links_end_where_the_driver_says_so(fake: FakeNvml, nvml: Nvml) -> None:
         ("nvmlDeviceGetMigMode", "mig_mode"),
         ("nvmlDeviceGetFieldValues", "recovery_action"),
         ("nvmlDeviceGetUUID", "uuid"),
+        ("nvmlDeviceGetGpuFabricInfo*", "fabric"),
     ],
 )
 def test_an_old_driver_without_a_symbol_costs_that_field_only(
