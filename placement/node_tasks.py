@@ -73,6 +73,7 @@ __all__ = [
     "STEPS_THAT_MAY_NOT_APPLY",
     "CandidateSlot",
     "CompleteRequest",
+    "DeviceMode",
     "FailRequest",
     "HeartbeatAnswer",
     "HeartbeatRequest",

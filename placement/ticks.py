@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuaas.kernel import ticks
 from placement.services.breaker import held_sweep
-from placement.services.differences import boots_sweep
+from placement.services.differences import boots_sweep, fabrics_sweep
 from placement.services.drift import drift_sweep
 from placement.services.durations import durations_sweep
 from placement.services.endings import deletions_sweep
@@ -22,6 +22,7 @@ ticks.register("placement.projections", 5.0, projections_refresh)
 ticks.register("placement.deletions", 5.0, deletions_sweep)
 ticks.register("placement.spending", 60.0, spend_sweep)
 ticks.register("placement.boots", 15.0, boots_sweep)
+ticks.register("placement.fabrics", 15.0, fabrics_sweep)
 ticks.register("placement.held", 60.0, held_sweep)
 ticks.register("placement.drift", 15.0, drift_sweep)
 ticks.register("placement.durations", 15.0, durations_sweep)

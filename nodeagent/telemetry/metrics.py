@@ -62,6 +62,14 @@ GPU_METRICS = (
     Metric("pcie_rx", "bytes_per_second", Kind.GAUGE, 0, 2**42, "DCGM_FI_PROF_PCIE_RX_BYTES"),
     Metric("nvlink_tx", "bytes", Kind.COUNTER, 0, _BIG, "gpuaas_gpu_nvlink_tx_bytes_total"),
     Metric("nvlink_rx", "bytes", Kind.COUNTER, 0, _BIG, "gpuaas_gpu_nvlink_rx_bytes_total"),
+    Metric("nvlink_crc_flit_errors", "count", Kind.COUNTER, 0, _BIG,
+           "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL"),
+    Metric("nvlink_crc_data_errors", "count", Kind.COUNTER, 0, _BIG,
+           "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL"),
+    Metric("nvlink_replay_errors", "count", Kind.COUNTER, 0, _BIG,
+           "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL"),
+    Metric("nvlink_recovery_errors", "count", Kind.COUNTER, 0, _BIG,
+           "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL"),
     Metric("processes", "count", Kind.GAUGE, 0, 1_000_000, "gpuaas_gpu_processes"),
 )  # fmt: skip
 HOST_METRICS = (

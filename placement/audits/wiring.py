@@ -13,16 +13,19 @@ from placement.domain.terms import Alone
 from placement.domain.wiring import beside
 
 _HELD = f"""
-SELECT n.name, n.fabric, n.layout, n.slot_count, c.tenant_id, c.alone,
+SELECT n.name, ARRAY(SELECT DISTINCT x FROM unnest(ARRAY[n.fabric, n.fabric_seen]) x WHERE x <> ''),
+       n.layout, n.slot_count, c.tenant_id, c.alone,
        bit_or(CASE WHEN c.slot_index < 0 THEN (1::bigint << n.slot_count) - 1
                    ELSE 1::bigint << c.slot_index END)
   FROM placement_claim c JOIN placement_node n ON n.num = c.node_num
  WHERE c.state IN {LIVE}
    AND (EXISTS (SELECT FROM placement_claim f WHERE f.node_num = n.num AND f.alone > 0
                    AND f.state IN {LIVE})
-        OR (n.fabric <> '' AND EXISTS (
+        OR (n.fabric || n.fabric_seen <> '' AND EXISTS (
             SELECT FROM placement_node m JOIN placement_claim f ON f.node_num = m.num
-             WHERE m.fabric = n.fabric AND f.alone > 0 AND f.state IN {LIVE})))
+             WHERE ((m.fabric <> '' AND m.fabric IN (n.fabric, n.fabric_seen))
+                    OR (m.fabric_seen <> '' AND m.fabric_seen IN (n.fabric, n.fabric_seen)))
+               AND f.alone > 0 AND f.state IN {LIVE})))
  GROUP BY 1, 2, 3, 4, 5, 6
 """
 
@@ -36,8 +39,8 @@ def wiring() -> list[Finding]:
     hosts, fabrics = defaultdict(list), defaultdict(list)
     for row in rows:
         hosts[row[0]].append(row)
-        if row[1]:
-            fabrics[row[1]].append(row)
+        for fabric in row[1]:
+            fabrics[fabric].append(row)
     for name, held in hosts.items():
         for _, _, layout, count, tenant, alone, mask in held:
             fenced = beside(layout, count, mask) if alone != Alone.NODE else (1 << count) - 1

@@ -7,11 +7,13 @@ approved slot; where the GPU cannot be vouched for, the slot is blocked until so
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 NOTE, BLOCK, OFFER = "note", "block", "offer"
+SAID: Final = 4
+"""How many devices a sentence names."""
 OUTCOMES: Final = (NOTE, BLOCK, OFFER)
 """Nothing follows; the slot is blocked; the GPU may be approved as a new slot."""
 
@@ -23,6 +25,8 @@ CARD_ADDED = "card_added"
 CARD_ELSEWHERE = "card_elsewhere"
 UUID_UNKNOWN = "uuid_unknown"
 DUPLICATE_UUID = "duplicate_uuid"
+IOMMU_SHARED = "iommu_shared"
+FABRIC_CHANGED = "fabric_changed"
 HOST_CLONED = "host_cloned"
 HOST_RENAMED = "host_renamed"
 NEW_BOOT = "new_boot"
@@ -36,6 +40,8 @@ CODES: Final = {
     CARD_ELSEWHERE: NOTE,
     UUID_UNKNOWN: BLOCK,
     DUPLICATE_UUID: BLOCK,
+    IOMMU_SHARED: BLOCK,
+    FABRIC_CHANGED: NOTE,
     HOST_CLONED: BLOCK,
     HOST_RENAMED: NOTE,
     NEW_BOOT: NOTE,
@@ -132,6 +138,25 @@ def host_differences(
         boots = {"boot_id": was_boot}, {"boot_id": boot}
         found.append(Difference(NEW_BOOT, None, "", "it has booted and was looked at anew", *boots))
     return tuple(found)
+
+
+def shared_groups(
+    approved: Iterable[SlotIdentity], beside: Mapping[str, Sequence[str]]
+) -> tuple[Difference, ...]:
+    """Slots that cannot be given to a machine alone. ``beside``: by UUID, what would go with it."""
+    return tuple(
+        Difference(IOMMU_SHARED, slot.index, slot.uuid, shared(others), {}, {"beside": [*others]})
+        for slot in approved
+        if (others := beside.get(slot.uuid))
+    )
+
+
+def shared(others: Sequence[str]) -> str:
+    """Why a slot with these devices in its IOMMU groups is not sold."""
+    more = f" and {len(others) - SAID} more" if len(others) > SAID else ""
+    return (
+        f"its IOMMU group also has {', '.join(others[:SAID])}{more}: a machine would get them too"
+    )
 
 
 def _of_slot(

@@ -108,6 +108,12 @@ class Node(Stateful):
         db_default="",
         help_text="The NVLink domain that it shares with other hosts; empty when it has none.",
     )
+    fabric_seen = models.CharField(
+        max_length=80,
+        blank=True,
+        db_default="",
+        help_text="Another NVLink domain that its GPUs are in now, while its claims are of before.",
+    )
     driver = ArrayField(
         models.IntegerField(),
         default=list,
@@ -169,6 +175,9 @@ class Node(Stateful):
                 condition=Q(schedulable=True),
             ),
             models.Index(fields=["fabric"], name="node_fabric", condition=~Q(fabric="")),
+            models.Index(
+                fields=["fabric_seen"], name="node_fabric_seen", condition=~Q(fabric_seen="")
+            ),
         ]
         constraints: ClassVar = [
             models.CheckConstraint(

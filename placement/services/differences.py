@@ -7,13 +7,16 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F
 
+from gpuaas.kernel import clock
 from gpuaas.kernel.actor import Actor
-from placement.models import Node, Slot
+from placement.domain.identity import FABRIC_CHANGED
+from placement.models import Claim, IdentityDifference, Node, Slot
 from placement.node_tasks import TopologyReport
+from placement.services.fabric import DISCOVERY, fabric_take
 from placement.services.identity import accept, acceptable
 from placement.services.nodes import discovery_order, locked, recount
 from placement.services.slots import lay_out, slots_take
-from placement.states import NodeState, SlotState
+from placement.states import LIVE, NodeState, SlotState
 
 _LOOKED_AT = (
     NodeState.VERIFYING,
@@ -55,3 +58,21 @@ def boots_sweep() -> int:
         with transaction.atomic():
             discovery_order(locked(node_id))
     return len(booted)
+
+
+def fabrics_sweep() -> int:
+    """Let hosts whose claims have ended count in the domain that they are in now."""
+    waiting = IdentityDifference.objects.filter(
+        code=FABRIC_CHANGED, ended_at__isnull=True, discovered__fabric__isnull=False
+    )
+    held = Claim.objects.filter(state__in=LIVE).values("node_num")
+    free = waiting.exclude(node__num__in=held).values_list("node_id", flat=True)[:100]
+    changed = 0
+    for node_id in list(free):
+        with transaction.atomic():
+            node = locked(node_id)
+            if fabric_take(node, TopologyReport.from_json(node.topology)) is None:
+                changed += waiting.filter(node=node).update(
+                    ended_at=clock.db_now(), ended_by=DISCOVERY.as_json(), resolution="gone"
+                )
+    return changed

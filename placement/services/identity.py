@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuaas.kernel import clock, errors
@@ -12,11 +12,13 @@ from placement.domain.identity import (
     BLOCK,
     CARD_SWAPPED,
     CARD_VANISHED,
+    IOMMU_SHARED,
     Difference,
     SeenGpu,
     SlotIdentity,
     differences,
     host_differences,
+    shared_groups,
 )
 from placement.errors import DifferenceNotAcceptable, ReasonMissing
 from placement.models import (
@@ -30,11 +32,14 @@ from placement.models import (
 from placement.node_tasks import TopologyReport, slot_bundle
 from placement.services.candidates import slot_fields
 from placement.services.counting import count_free
+from placement.services.fabric import fabric_take
 from placement.states import LIVE, SlotState
 
 WATCH = system("identity")
 KEPT = (SlotState.APPROVED, SlotState.BLOCKED)
 _DUPLICATE = "gpu_uuid_duplicate"
+MOST_ENDED = 200
+"""How many differences that are over are kept of a node."""
 _NAMED = ("slot_index", "gpu_uuid")
 
 
@@ -57,20 +62,27 @@ def seen_gpus(report: TopologyReport, node_num: int) -> list[SeenGpu]:
 
 
 def identity_compare(
-    node: Node, report: TopologyReport, *, elsewhere: Iterable[str], actor: Actor
+    node: Node,
+    report: TopologyReport,
+    *,
+    elsewhere: Iterable[str],
+    besides: Mapping[str, Sequence[str]],
+    actor: Actor,
 ) -> tuple[Difference, ...]:
     """Keep what differs from what is approved, and block slots whose GPU nobody can vouch for.
 
-    The node is locked. A difference that is seen no longer ends by itself; a slot that it
-    blocked stays blocked until somebody approves it again.
+    ``besides``: by GPU, what its IOMMU groups have that its slot has not. The node is locked. A
+    difference that is seen no longer ends by itself; a slot that it blocked stays blocked until
+    somebody approves it again.
     """
     places = dict(GpuDevice.objects.filter(node=node).values_list("uuid", "pci"))
     slots = {slot.index: slot for slot in Slot.objects.filter(node=node, state__in=KEPT)}
+    own = [
+        SlotIdentity(slot.index, slot.gpu_uuid, places.get(slot.gpu_uuid, ""), _held(slot))
+        for slot in slots.values()
+    ]
     found = differences(
-        [
-            SlotIdentity(slot.index, slot.gpu_uuid, places.get(slot.gpu_uuid, ""), _held(slot))
-            for slot in slots.values()
-        ],
+        own,
         seen_gpus(report, node.num),
         elsewhere=frozenset(elsewhere),
         doubled=frozenset(
@@ -86,6 +98,7 @@ def identity_compare(
         boot=node.boot_id,
         was_boot=was.boot_id if was else "",
     )
+    found += shared_groups(own, besides)
     NodeIdentity.objects.update_or_create(
         node=node,
         defaults={
@@ -94,6 +107,8 @@ def identity_compare(
             "seen_at": clock.db_now(),
         },
     )
+    moved = fabric_take(node, report)
+    found += () if moved is None else (moved,)
     _keep(node, slots, found)
     blocked = 0
     for one in found:
@@ -136,6 +151,10 @@ def _keep(node: Node, slots: dict[int, Slot], found: tuple[Difference, ...]) -> 
         open_rows.pop(key, None)
     for row in open_rows.values():
         _end(row, "gone", WATCH)
+    # Each boot ends one; a host that boots for ever must not fill the table. The events stay.
+    ended = IdentityDifference.objects.filter(node=node, ended_at__isnull=False)
+    old = ended.order_by("-ended_at", "-pk").values_list("pk", flat=True)[MOST_ENDED:]
+    IdentityDifference.objects.filter(pk__in=list(old)).delete()
 
 
 def _end(row: IdentityDifference, resolution: str, actor: Actor) -> None:
@@ -167,6 +186,13 @@ def acceptable(node: Node, slot_index: int) -> tuple[Slot, list[IdentityDifferen
             f"Nobody can say which GPU slot {slot_index} has ({unsure[0]}); repair the host and "
             "discover again.",
             codes=unsure,
+        )
+    together = next((row for row in rows if row.code == IOMMU_SHARED), None)
+    if together is not None:
+        raise DifferenceNotAcceptable(
+            f"Slot {slot_index} cannot be given away alone: {together.detail}. Separate the groups "
+            "(ACS in the firmware, another slot of the board) and discover again.",
+            codes=[IOMMU_SHARED],
         )
     return slot, rows
 

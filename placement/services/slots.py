@@ -7,13 +7,21 @@ from collections.abc import Iterable
 from gpuaas.kernel import clock
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
-from placement.domain.identity import CARD_ADDED, CARD_ELSEWHERE, CARD_SWAPPED, Difference
+from placement.domain.identity import (
+    CARD_ADDED,
+    CARD_ELSEWHERE,
+    CARD_SWAPPED,
+    IOMMU_SHARED,
+    Difference,
+    shared,
+)
 from placement.domain.wiring import NONE
 from placement.models import GpuDevice, Node, Slot
 from placement.models.inventory import NicMode
+from placement.models.node import Intended
 from placement.node_tasks import TopologyReport
-from placement.services.candidates import slot_fields
-from placement.services.identity import identity_compare
+from placement.services.candidates import beside, slot_fields
+from placement.services.identity import WATCH, identity_compare
 from placement.states import NodeState, SlotState
 
 OPEN = (SlotState.CANDIDATE, SlotState.VERIFIED)
@@ -108,7 +116,9 @@ def slots_take(node: Node, report: TopologyReport, *, actor: Actor) -> list[str]
     name for an operator to decide, and returned in words.
     """
     elsewhere = _elsewhere(node, report)
-    found = identity_compare(node, report, elsewhere=elsewhere, actor=actor)
+    # A host that is only ever given as a whole hands no device to a machine.
+    besides = {} if node.intended == Intended.BAREMETAL else beside(report)
+    found = identity_compare(node, report, elsewhere=elsewhere, besides=besides, actor=actor)
     _keep_devices(node, report, elsewhere)
     said = [f"GPU {uuid} belongs to another node" for uuid in sorted(elsewhere)]
     said += [_words(one) for one in found if one.code not in (CARD_ADDED, CARD_ELSEWHERE)]
@@ -141,7 +151,13 @@ def slots_take(node: Node, report: TopologyReport, *, actor: Actor) -> list[str]
             for name, value in fields.items():
                 setattr(slot, name, value)
             slot.save(update_fields=list(fields))
-        if slot.state == SlotState.CANDIDATE:
+        if uuid in besides:
+            if slot.state in OPEN:
+                why = shared(besides[uuid])
+                said.append(f"slot {slot.index}: {why} ({IOMMU_SHARED})"[:480])
+                changes = {"block_reason": why[:200], "block_owner": WATCH.as_json()}
+                advance(slot, "block", actor=actor, reason=IOMMU_SHARED, changes=changes)
+        elif slot.state == SlotState.CANDIDATE:
             advance(slot, "verify", actor=actor, reason="reported")
     return said
 

@@ -72,6 +72,9 @@ class NodeOut(Output):
     zone = serializers.CharField(allow_blank=True)
     block = serializers.CharField(allow_blank=True)
     rack = serializers.CharField(allow_blank=True)
+    fabric = serializers.CharField(
+        allow_blank=True, help_text="The NVLink domain that it shares with other hosts."
+    )
     generation = serializers.IntegerField()
     slots_total = serializers.IntegerField()
     slots_free = serializers.IntegerField()

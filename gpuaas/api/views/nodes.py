@@ -55,6 +55,7 @@ def _facts(row: Node, posture: str) -> dict[str, Any]:
         "zone": row.zone,
         "block": row.block,
         "rack": row.rack,
+        "fabric": row.fabric,
         "generation": row.generation,
         "slots_total": row.slot_count,
         "slots_free": row.free_count,

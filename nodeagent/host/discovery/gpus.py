@@ -231,6 +231,15 @@ def _find_trouble(draft: Draft, device: PciDevice, record: GpuRecord | None, who
         draft.find("gpu_row_remap_pending", "remapped rows take effect at the next reset", address)
     if record.facts["mig_mode"].value != record.facts["mig_mode_pending"].value:
         draft.find("mig_mode_pending", "the MIG mode changes at the next reset", address)
+    if record.facts["ecc_mode"].value != record.facts["ecc_mode_pending"].value:
+        draft.find("ecc_mode_pending", "the ECC mode changes at the next reset", address)
+    if record.facts["ecc_mode"].value == "disabled":
+        draft.find("ecc_off", "memory errors are neither corrected nor counted", address)
+    down = [str(link.number) for link in record.links if link.active.value is False]
+    if down and len(down) < len(record.links):
+        # Where all are down, the ports lead nowhere, as on a card without a bridge.
+        detail = f"{len(down)} of {len(record.links)} NVLinks are down: {', '.join(down)}"
+        draft.find("nvlink_down", detail, address)
 
 
 def _plain(fact: Fact[Any]) -> Fact[object]:

@@ -89,7 +89,7 @@ def _read_gpu(session: NvmlSession, number: int, wiring: bool) -> GpuRecord:
     found = session.ask(pynvml.nvmlDeviceGetHandleByIndex, number)
     if found.value is None:
         lost: Fact[Any] = unknown(found.reason)
-        names = (*_PLAIN, *_MIG_FACTS, *_REMAP_FACTS, "ecc_mode", "recovery_action")
+        names = (*_PLAIN, *_MIG_FACTS, *_ECC_FACTS, *_REMAP_FACTS, *_OTHER_FACTS)
         facts = {name: lost for name in names}
         return GpuRecord(number, lost, lost, lost, lost, lost, facts, (), (), lost)
     handle = found.value
@@ -97,10 +97,10 @@ def _read_gpu(session: NvmlSession, number: int, wiring: bool) -> GpuRecord:
         name: plain_text(session.ask(call, handle)) if text else session.ask(call, handle)
         for name, (call, text) in _PLAIN.items()
     }
-    facts |= _mig_mode(session, handle)
-    facts["ecc_mode"] = session.ask(pynvml.nvmlDeviceGetEccMode, handle).map(
-        lambda modes: _switch(modes[0])
-    )
+    facts |= _now_and_later(_MIG_FACTS, session.ask(pynvml.nvmlDeviceGetMigMode, handle))
+    ecc = session.ask(pynvml.nvmlDeviceGetEccMode, handle)
+    facts |= _now_and_later(_ECC_FACTS, ecc)
+    facts["persistence"] = session.ask(pynvml.nvmlDeviceGetPersistenceMode, handle).map(_switch)
     facts |= _remapped(session, handle)
     facts["recovery_action"] = _recovery(session, handle)
     memory = session.ask(pynvml.nvmlDeviceGetMemoryInfo, handle).map(lambda info: int(info.total))
@@ -125,6 +125,8 @@ _PLAIN: dict[str, tuple[Callable[..., Any], bool]] = {
     "minor": (pynvml.nvmlDeviceGetMinorNumber, False),
 }
 _MIG_FACTS = ("mig_mode", "mig_mode_pending")
+_ECC_FACTS = ("ecc_mode", "ecc_mode_pending")
+_OTHER_FACTS = ("persistence", "recovery_action")
 _REMAP_FACTS = (
     "remapped_rows_correctable",
     "remapped_rows_uncorrectable",
@@ -179,10 +181,10 @@ def _uuid(fact: Fact[Any]) -> Fact[str]:
     return unknown("blank_uuid") if not digits.strip("0") else text
 
 
-def _mig_mode(session: NvmlSession, handle: Any) -> dict[str, Fact[Any]]:
-    modes = session.ask(pynvml.nvmlDeviceGetMigMode, handle)
+def _now_and_later(names: tuple[str, str], modes: Fact[Any]) -> dict[str, Fact[Any]]:
+    """A mode as it is, and as it will be after the next reset."""
     now, later = modes.map(lambda pair: _switch(pair[0])), modes.map(lambda pair: _switch(pair[1]))
-    return dict(zip(_MIG_FACTS, (now, later), strict=True))
+    return dict(zip(names, (now, later), strict=True))
 
 
 def _switch(value: int) -> str:

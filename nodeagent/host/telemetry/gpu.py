@@ -17,6 +17,13 @@ from nodeagent.telemetry.metrics import SENTINELS
 # Field numbers of nvml.h. The links of a GPU together are asked for by a scope of all ones.
 _MEMORY_TEMPERATURE, _LINK_TX, _LINK_RX = 82, 138, 139
 _ALL_LINKS = 2**32 - 1
+# Of all links of a GPU, at its end. NVML does not count NVSwitches by themselves.
+_LINK_ERRORS = {
+    "nvlink_crc_flit_errors": 38,
+    "nvlink_crc_data_errors": 45,
+    "nvlink_replay_errors": 52,
+    "nvlink_recovery_errors": 59,
+}
 _KIBI = 1024
 # nvmlDeviceGetPcieThroughput answers in thousands of bytes a second.
 _KILO = 1000
@@ -102,6 +109,7 @@ def _values(session: NvmlSession, handle: Any) -> dict[str, Fact[int]]:
         "nvlink_tx": _scaled(field_value(session, handle, _LINK_TX, _ALL_LINKS), _KIBI),
         "nvlink_rx": _scaled(field_value(session, handle, _LINK_RX, _ALL_LINKS), _KIBI),
     }
+    values |= {name: field_value(session, handle, at) for name, at in _LINK_ERRORS.items()}
     return {name: fact.map(int) for name, fact in values.items()}
 
 

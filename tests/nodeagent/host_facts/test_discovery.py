@@ -171,6 +171,49 @@ def test_a_nic_or_a_disk_that_shares_its_iommu_group_is_found_too(host: TreeBuil
     }
 
 
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ({f"gpu.0.link.{n}": "00000000:05:00.0 2" for n in range(17)} | {"gpu.0.link.17": "down"},
+         "nvlink_down"),
+        ({"gpu.0.ecc": "0"}, "ecc_off"),
+        ({"gpu.0.ecc": "1 0"}, "ecc_mode_pending"),
+        ({"gpu.0.mig": "0 1"}, "mig_mode_pending"),
+        ({"gpu.0.remapped": "0 1 1 0"}, "gpu_row_remap_pending"),
+        ({"gpu.0.remapped": "0 1 0 1"}, "gpu_row_remap_failed"),
+        *(({"gpu.0.field.230": f"1 {action}"}, "gpu_recovery_required") for action in range(1, 6)),
+        ({"gpu.1.uuid": uuid_of(0)}, "gpu_uuid_duplicate"),
+        ({"gpu.1.pci": "00000000:1A:00.0"}, "duplicate_device"),
+        ({"gpu.0.pci": "00000000:77:00.0"}, "gpu_not_on_bus"),
+        ({"error.0.nvmlDeviceGetHandleByIndex_v2": "15"}, "gpu_unreadable"),
+        ({"count": "1"}, "gpu_not_in_library"),
+        ({"gpu.0.memory": "0"}, "gpu_memory_unknown"),
+    ],
+)  # fmt: skip
+def test_what_somebody_should_look_at_is_a_finding_of_that_gpu_alone(
+    host: TreeBuilder, fake: FakeNvml, nvml: Nvml, lines: dict[str, str | None], code: str
+) -> None:
+    usual = codes(report_of(discover(host.root, nvml)))
+    fake.change(lines)
+    report = report_of(discover(host.root, nvml))
+    assert code in codes(report) - usual
+    assert len(report.slots) >= 2
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 16])
+def test_any_number_of_gpus_makes_so_many_slots(
+    tmp_path: Path, fake: FakeNvml, nvml: Nvml, gpus: int
+) -> None:
+    tree = TreeBuilder(tmp_path / "root")
+    tree.numa(0, "0-63")
+    fake.play(gpus=gpus)
+    for number in range(gpus):
+        tree.device(f"0000:{0x1A + number:02x}:00.0", trees.GPU, trees.NVIDIA, driver="nvidia")
+    report = report_of(discover(tree.root, nvml))
+    assert [slot.gpu_uuid for slot in report.slots] == [uuid_of(n) for n in range(gpus)]
+    assert ("no_gpu" in codes(report)) is (gpus == 0)
+
+
 def test_a_link_that_is_down_joins_nothing(host: TreeBuilder, fake: FakeNvml, nvml: Nvml) -> None:
     fake.change({"gpu.0.link.0": "down", "gpu.1.link.0": "down"})
     report = report_of(discover(host.root, nvml))

@@ -16,12 +16,9 @@ from nodeagent.host.facts import Fact
 from nodeagent.host.nvml import GpuRecord, Nvml, NvmlBusy, NvmlUnavailable, read_gpus
 from nodeagent.protocol import Presence
 from tests.nodeagent.host_facts.fake import FakeNvml, build, uuid_of
+from tests.nodeagent.host_facts.scenarios import CLUSTER, CLUSTER_UUID, SCENARIOS, Lines
 
 P, A, U = Presence.PRESENT, Presence.ABSENT, Presence.UNKNOWN
-RECOVERY = "field.230"
-Lines = dict[str, str | None]
-CLUSTER = "0123456789abcdef0123456789abcdef"
-CLUSTER_UUID = "01234567-89ab-cdef-0123-456789abcdef"
 
 
 def records(nvml: Nvml) -> list[GpuRecord]:
@@ -34,311 +31,6 @@ def reading(record: GpuRecord, name: str) -> Fact[Any]:
     """A field of a record or one of its facts."""
     found: Fact[Any] = getattr(record, name, None) or record.facts[name]
     return found
-
-
-# (what, lines of the scenario, GPU, field, presence, value or reason)
-SCENARIOS: list[tuple[str, Lines, int, str, Presence, object]] = [
-    ("a plain UUID", {}, 0, "uuid", P, uuid_of(0)),
-    ("a UUID of words", {"gpu.0.uuid": "N/A"}, 0, "uuid", U, "sentinel"),
-    ("an empty UUID", {"gpu.0.uuid": ""}, 0, "uuid", U, "sentinel"),
-    ("a UUID with blanks", {"gpu.0.uuid": "GPU 1 2 3 4 5"}, 0, "uuid", U, "bad_uuid"),
-    ("a short UUID", {"gpu.0.uuid": "GPU-1"}, 0, "uuid", U, "bad_uuid"),
-    ("a UUID with a slash", {"gpu.0.uuid": "../../etc/passwd"}, 0, "uuid", U, "bad_uuid"),
-    (
-        "a UUID of zeros",
-        {"gpu.0.uuid": "GPU-00000000-0000-0000-0000-000000000000"},
-        0,
-        "uuid",
-        U,
-        "blank_uuid",
-    ),
-    (
-        "a UUID that is no text",
-        {"gpu.0.uuid": "GPU-\\xff\\xfe123456"},
-        0,
-        "uuid",
-        U,
-        "unreadable_text",
-    ),
-    ("no UUID at all", {"gpu.0.uuid": None}, 0, "uuid", A, "not_supported"),
-    ("a UUID refused", {"error.0.nvmlDeviceGetUUID": "4"}, 0, "uuid", U, "no_permission"),
-    ("a UUID too late", {"error.0.nvmlDeviceGetUUID": "10"}, 0, "uuid", U, "timeout"),
-    ("the neighbour of a bad one", {"gpu.0.uuid": "N/A"}, 1, "uuid", P, uuid_of(1)),
-    (
-        "a GPU that is lost",
-        {"error.0.nvmlDeviceGetHandleByIndex_v2": "15"},
-        0,
-        "uuid",
-        U,
-        "gpu_lost",
-    ),
-    (
-        "its memory too",
-        {"error.0.nvmlDeviceGetHandleByIndex_v2": "15"},
-        0,
-        "memory_bytes",
-        U,
-        "gpu_lost",
-    ),
-    ("its mode too", {"error.0.nvmlDeviceGetHandleByIndex_v2": "15"}, 0, "mig_mode", U, "gpu_lost"),
-    (
-        "the one beside it",
-        {"error.0.nvmlDeviceGetHandleByIndex_v2": "15"},
-        1,
-        "uuid",
-        P,
-        uuid_of(1),
-    ),
-    (
-        "a reset needed",
-        {"error.0.nvmlDeviceGetHandleByIndex_v2": "16"},
-        0,
-        "handle",
-        U,
-        "reset_required",
-    ),
-    (
-        "a loose power plug",
-        {"error.0.nvmlDeviceGetHandleByIndex_v2": "8"},
-        0,
-        "handle",
-        U,
-        "insufficient_power",
-    ),
-    (
-        "an interrupt problem",
-        {"error.0.nvmlDeviceGetHandleByIndex_v2": "11"},
-        0,
-        "handle",
-        U,
-        "irq_issue",
-    ),
-    (
-        "no permission for it",
-        {"error.0.nvmlDeviceGetHandleByIndex_v2": "4"},
-        0,
-        "handle",
-        U,
-        "no_permission",
-    ),
-    (
-        "an inforom destroyed",
-        {"error.0.nvmlDeviceGetSerial": "14"},
-        0,
-        "serial",
-        U,
-        "corrupted_inforom",
-    ),
-    (
-        "lost while being read",
-        {"error.0.nvmlDeviceGetMemoryInfo": "15"},
-        0,
-        "memory_bytes",
-        U,
-        "gpu_lost",
-    ),
-    ("an unknown error", {"error.0.nvmlDeviceGetName": "999"}, 0, "name", U, "nvml_unknown"),
-    ("an error of the future", {"error.0.nvmlDeviceGetName": "77"}, 0, "name", U, "nvml_error_77"),
-    ("a name", {}, 0, "name", P, "NVIDIA H100 80GB HBM3"),
-    ("a name with a tab", {"gpu.0.name": "NVIDIA\\x09H100"}, 0, "name", U, "unreadable_text"),
-    ("a name with an escape", {"gpu.0.name": "\\x1b[31mH100"}, 0, "name", U, "unreadable_text"),
-    ("a name of no language", {"gpu.0.name": "\\xc3\\x28"}, 0, "name", U, "unreadable_text"),
-    ("a name of words", {"gpu.0.name": "Unknown Error"}, 0, "name", U, "sentinel"),
-    ("a name with markup", {"gpu.0.name": "<script>"}, 0, "name", P, "<script>"),
-    ("an address", {}, 0, "pci", P, "0000:1a:00.0"),
-    ("an address in a far domain", {"gpu.0.pci": "0001FFFF:1A:00.0"}, 0, "pci", P, "1ffff:1a:00.0"),
-    ("an address of words", {"gpu.0.pci": "N/A"}, 0, "pci", U, "unreadable_address"),
-    ("an empty address", {"gpu.0.pci": ""}, 0, "pci", U, "unreadable_address"),
-    ("no address", {"gpu.0.pci": None}, 0, "pci", A, "not_supported"),
-    ("memory", {}, 0, "memory_bytes", P, 80 * 2**30),
-    ("no memory", {"gpu.0.memory": "0"}, 0, "memory_bytes", U, "out_of_range"),
-    ("memory of all ones", {"gpu.0.memory": str(2**64 - 1)}, 0, "memory_bytes", U, "sentinel"),
-    ("memory of 32 ones", {"gpu.0.memory": str(2**32 - 1)}, 0, "memory_bytes", U, "sentinel"),
-    ("memory beyond reason", {"gpu.0.memory": str(2**55)}, 0, "memory_bytes", U, "out_of_range"),
-    (
-        "memory not told",
-        {"error.0.nvmlDeviceGetMemoryInfo": "3"},
-        0,
-        "memory_bytes",
-        A,
-        "not_supported",
-    ),
-    (
-        "memory not ready",
-        {"error.0.nvmlDeviceGetMemoryInfo": "27"},
-        0,
-        "memory_bytes",
-        U,
-        "not_ready",
-    ),
-    ("no serial number", {"gpu.0.serial": None}, 0, "serial", A, "not_supported"),
-    ("a serial number of nothing", {"gpu.0.serial": "0"}, 0, "serial", U, "sentinel"),
-    ("a serial number", {}, 0, "serial", P, "1653022000000"),
-    ("ECC on", {}, 0, "ecc_mode", P, "enabled"),
-    ("ECC off", {"gpu.0.ecc": "0"}, 0, "ecc_mode", P, "disabled"),
-    ("no ECC", {"gpu.*.ecc": None}, 0, "ecc_mode", A, "not_supported"),
-    ("no rows remapped", {}, 0, "remapped_rows_correctable", P, 0),
-    ("rows remapped", {"gpu.0.remapped": "3 2 0 0"}, 0, "remapped_rows_uncorrectable", P, 2),
-    ("a remap waiting", {"gpu.0.remapped": "0 1 1 0"}, 0, "remapped_rows_pending", P, 1),
-    ("a remap failed", {"gpu.0.remapped": "0 1 0 1"}, 0, "remapped_rows_failed", P, 1),
-    (
-        "rows of all ones",
-        {"gpu.0.remapped": "4294967295 0 0 0"},
-        0,
-        "remapped_rows_correctable",
-        U,
-        "sentinel",
-    ),
-    ("rows not kept", {"gpu.*.remapped": None}, 0, "remapped_rows_failed", A, "not_supported"),
-    ("MIG off", {}, 0, "mig_mode", P, "disabled"),
-    ("MIG on", {"gpu.0.mig": "1 1"}, 0, "mig_mode", P, "enabled"),
-    ("MIG on after a reset", {"gpu.0.mig": "0 1"}, 0, "mig_mode_pending", P, "enabled"),
-    ("MIG not known to the card", {"gpu.*.mig": None}, 0, "mig_mode", A, "not_supported"),
-    (
-        "MIG not to be told",
-        {"error.0.nvmlDeviceGetMigMode": "4"},
-        0,
-        "mig_mode",
-        U,
-        "no_permission",
-    ),
-    ("nothing to recover", {}, 0, "recovery_action", P, "none"),
-    ("a reset asked for", {f"gpu.0.{RECOVERY}": "1 1"}, 0, "recovery_action", P, "gpu_reset"),
-    ("a reboot asked for", {f"gpu.0.{RECOVERY}": "1 2"}, 0, "recovery_action", P, "node_reboot"),
-    ("a drain asked for", {f"gpu.0.{RECOVERY}": "3 4"}, 0, "recovery_action", P, "drain_and_reset"),
-    (
-        "an action of the future",
-        {f"gpu.0.{RECOVERY}": "1 42"},
-        0,
-        "recovery_action",
-        U,
-        "unknown_action",
-    ),
-    (
-        "an action of all ones",
-        {f"gpu.0.{RECOVERY}": "1 4294967295"},
-        0,
-        "recovery_action",
-        U,
-        "unknown_action",
-    ),
-    ("no such field", {"gpu.*.field.230": None}, 0, "recovery_action", A, "not_supported"),
-    ("a field with an error", {f"gpu.0.{RECOVERY}": "1 0 15"}, 0, "recovery_action", U, "gpu_lost"),
-    (
-        "a field of a new type",
-        {f"gpu.0.{RECOVERY}": "9 1"},
-        0,
-        "recovery_action",
-        U,
-        "unreadable_answer",
-    ),
-    ("no shared domain known to the card", {}, 0, "fabric", A, "not_supported"),
-    ("a domain", {"gpu.0.fabric": f"{CLUSTER} 7 3 0"}, 0, "fabric", P, (CLUSTER_UUID, 7)),
-    (
-        "the first clique of a domain",
-        {"gpu.*.fabric": f"{CLUSTER} 0 3 0"},
-        1,
-        "fabric",
-        P,
-        (CLUSTER_UUID, 0),
-    ),
-    (
-        "a domain of zeros, the host's own",
-        {"gpu.0.fabric": f"{'0' * 32} 0 3 0"},
-        0,
-        "fabric",
-        A,
-        "single_host",
-    ),
-    (
-        "a domain not begun",
-        {"gpu.0.fabric": f"{CLUSTER} 7 1 0"},
-        0,
-        "fabric",
-        U,
-        "fabric_not_started",
-    ),
-    (
-        "a domain half way",
-        {"gpu.0.fabric": f"{CLUSTER} 7 2 0"},
-        0,
-        "fabric",
-        U,
-        "fabric_in_progress",
-    ),
-    (
-        "a domain that the state denies",
-        {"gpu.0.fabric": f"{CLUSTER} 7 0 0"},
-        0,
-        "fabric",
-        A,
-        "not_supported",
-    ),
-    (
-        "a state of the future",
-        {"gpu.0.fabric": f"{CLUSTER} 7 9 0"},
-        0,
-        "fabric",
-        U,
-        "unknown_state",
-    ),
-    (
-        "a registration that failed",
-        {"gpu.0.fabric": f"{CLUSTER} 7 3 999"},
-        0,
-        "fabric",
-        U,
-        "fabric_nvml_unknown",
-    ),
-    (
-        "a registration of a lost GPU",
-        {"gpu.0.fabric": f"{CLUSTER} 7 3 15"},
-        0,
-        "fabric",
-        U,
-        "fabric_gpu_lost",
-    ),
-    (
-        "a clique of all ones",
-        {"gpu.0.fabric": f"{CLUSTER} 4294967295 3 0"},
-        0,
-        "fabric",
-        U,
-        "sentinel",
-    ),
-    (
-        "a domain not to be told",
-        {"error.0.nvmlDeviceGetGpuFabricInfoV": "4"},
-        0,
-        "fabric",
-        U,
-        "no_permission",
-    ),
-    (
-        "a domain asked for in an older way",
-        {"error.0.nvmlDeviceGetGpuFabricInfoV": "25", "gpu.0.fabric": f"{CLUSTER} 7 3 0"},
-        0,
-        "fabric",
-        P,
-        (CLUSTER_UUID, 7),
-    ),
-    (
-        "a domain of a GPU that is lost",
-        {"error.0.nvmlDeviceGetHandleByIndex_v2": "15"},
-        0,
-        "fabric",
-        U,
-        "gpu_lost",
-    ),
-    (
-        "fields refused",
-        {"error.0.nvmlDeviceGetFieldValues": "25"},
-        0,
-        "recovery_action",
-        U,
-        "argument_version_mismatch",
-    ),
-]
 
 
 @pytest.mark.gcc
@@ -363,7 +55,7 @@ def test_an_answer_becomes_its_record(
 
 
 def test_there_are_enough_scenarios() -> None:
-    assert len(SCENARIOS) >= 60
+    assert len(SCENARIOS) >= 100
     assert len({what for what, *_ in SCENARIOS}) == len(SCENARIOS)
 
 
@@ -387,6 +79,53 @@ def test_a_library_that_cannot_be_used_says_why(
         records(nvml)
     assert refused.value.reason == reason
     assert (fake.open_count, nvml.open_sessions) == (0, 0)
+
+
+@pytest.mark.gcc
+@pytest.mark.parametrize("calls", range(0, 64, 3))
+def test_a_gpu_that_is_lost_in_the_middle_of_a_read_keeps_what_it_said_and_no_more(
+    fake: FakeNvml, nvml: Nvml, calls: int
+) -> None:
+    fake.change(
+        {f"gpu.{n}.link.{k}": "00000000:05:00.0 2" for n in range(2) for k in range(18)}
+        | {"gpu.0.lost_after": str(calls), "gpu.*.fabric": f"{CLUSTER} 7 3 0", "gpu.*.mig": "1 1"}
+    )
+    lost, whole = records(nvml)
+    facts: list[Fact[Any]] = [
+        lost.uuid,
+        lost.pci,
+        lost.name,
+        lost.memory_bytes,
+        lost.fabric,
+        *lost.facts.values(),
+    ]
+    assert {one.reason for one in facts if one.value is None} <= {"gpu_lost"}
+    assert all(link.active.reason in ("", "gpu_lost") for link in lost.links)
+    assert (lost.fabric.value is None) is (lost.fabric.reason == "gpu_lost")
+    assert (whole.uuid.value, len(whole.links), whole.fabric.value) == (
+        uuid_of(1),
+        18,
+        (CLUSTER_UUID, 7),
+    )
+    assert (fake.open_count, nvml.open_sessions) == (0, 0)
+
+
+@pytest.mark.gcc
+@pytest.mark.parametrize("code", ["2", "28", "15"])
+def test_a_gpu_pulled_out_between_the_count_and_the_read_is_unknown(
+    fake: FakeNvml, nvml: Nvml, code: str
+) -> None:
+    fake.change({"error.1.nvmlDeviceGetHandleByIndex_v2": code})
+    first, pulled = records(nvml)
+    assert first.handle.value is True
+    assert pulled.handle.presence is U
+    assert {fact.presence for fact in pulled.facts.values()} == {U}
+
+
+@pytest.mark.gcc
+def test_sixteen_gpus_are_sixteen_records(fake: FakeNvml, nvml: Nvml) -> None:
+    fake.play(gpus=16)
+    assert [one.uuid.value for one in records(nvml)] == [uuid_of(n) for n in range(16)]
 
 
 @pytest.mark.gcc

@@ -300,6 +300,10 @@ def test_a_lost_gpu_is_a_reason_and_its_neighbour_goes_on(
         ("encutil", "encoder_utilisation", "sentinel"),
         ("pcie.tx", "pcie_tx", "sentinel"),
         ("clock.sm", "sm_clock", "sentinel"),
+        ("used", "memory_used", "sentinel"),
+        ("reserved", "memory_reserved", "sentinel"),
+        ("throttle", "throttle_reasons", "sentinel"),
+        ("energy", "energy", "sentinel"),
     ],
 )
 def test_a_driver_that_writes_all_ones_gives_no_number(
@@ -312,6 +316,56 @@ def test_a_driver_that_writes_all_ones_gives_no_number(
     telemetry.sample()
     found = series_of(telemetry.windows().waiting()[0], uuid_of(0))[metric]
     assert (found.valid, found.reason) == (0, reason)
+
+
+@pytest.mark.gcc
+@pytest.mark.parametrize(
+    ("lines", "metric", "reason"),
+    [
+        # Degrees below zero come as the top of an unsigned number.
+        ({"gpu.0.temperature": str(2**32 - 5)}, "temperature", "out_of_range"),
+        ({"gpu.0.temperature": "151"}, "temperature", "out_of_range"),
+        ({"gpu.0.temperature": str(2**31 - 1)}, "temperature", "sentinel"),
+        ({"gpu.0.field.82": "1 0"}, "memory_temperature", "out_of_range"),
+        ({"gpu.0.util": "101"}, "gpu_utilisation", "out_of_range"),
+        ({"gpu.0.power": "6000000"}, "power", "out_of_range"),
+        ({"error.0.nvmlDeviceGetMemoryInfo_v2": "3"}, "memory_used", "not_supported"),
+        ({"error.0.nvmlDeviceGetMemoryInfo_v2": "16"}, "memory_used", "reset_required"),
+        ({"error.0.nvmlDeviceGetPowerUsage": "15"}, "power", "gpu_lost"),
+        ({"gpu.0.ecc": None, "gpu.*.ecc": None}, "ecc_uncorrected", "not_supported"),
+        ({"gpu.0.field.52": "1 7 10"}, "nvlink_replay_errors", "timeout"),
+    ],
+)
+def test_a_reading_that_is_none_says_why_and_is_never_a_number(
+    fake: FakeNvml,
+    nvml: Nvml,
+    machine: TreeBuilder,
+    lines: dict[str, str | None],
+    metric: str,
+    reason: str,
+) -> None:
+    fake.change(lines)
+    clock = FakeClock()
+    telemetry = HostTelemetry(nvml, clock, machine.root, window_s=1)
+    clock.time += 2
+    telemetry.sample()
+    found = series_of(telemetry.windows().waiting()[0], uuid_of(0))[metric]
+    assert (found.valid, found.last, found.reason) == (0, None, reason)
+
+
+@pytest.mark.gcc
+def test_the_errors_of_each_end_of_a_link_are_counted_under_dcgms_names(
+    fake: FakeNvml, nvml: Nvml, machine: TreeBuilder
+) -> None:
+    fake.change({f"gpu.0.field.{field}": f"3 {field}" for field in (38, 45, 52, 59)})
+    clock = FakeClock()
+    telemetry = HostTelemetry(nvml, clock, machine.root)
+    telemetry.sample()
+    page = render(telemetry.latest(), "h1", clock.now())
+    for name, count in (("CRC_FLIT", 38), ("CRC_DATA", 45), ("REPLAY", 52), ("RECOVERY", 59)):
+        shown = f"DCGM_FI_DEV_NVLINK_{name}_ERROR_COUNT_TOTAL{{"
+        (line,) = [one for one in page.splitlines() if one.startswith(shown)]
+        assert line.endswith(f" {count}")
 
 
 @pytest.mark.gcc
