@@ -23,7 +23,7 @@ CODES = (
 
 
 class Migration(migrations.Migration):
-    dependencies = [("placement", "0014_drift")]
+    dependencies = [("placement", "0017_defragmentation")]
 
     operations = [
         migrations.AddField(
