@@ -153,6 +153,7 @@ def plan(item: Json) -> Iterator[str]:
     yield from lines(
         [
             ("Fits now", values.text(fits)),
+            ("Place in the queue", "" if fits else values.text(item.get("queue_position"))),
             ("Price", "" if hour is None else f"{values.money(hour, currency)} an hour"),
             ("", "" if month is None else f"{values.money(month, currency)} a month"),
             ("Node", values.text(item.get("node_hint"))),

@@ -16,6 +16,7 @@ from placement.models import Claim
 from placement.states import LIVE
 from tenants.domain import cohorts
 from tenants.domain.cohorts import Pot, Share, Tree, available
+from tenants.errors import PreviewStale
 from tenants.models import (
     Cohort,
     CohortCounter,
@@ -76,10 +77,26 @@ class Impact:
     later: tuple[str, ...] = ()
     """Versions that are to come into force already and would follow this one."""
 
+    def lines(self) -> list[str]:
+        """What it says, one number a line, in milli-units."""
+        out = [f"{t.name}: {t.before} to {t.after}" for t in self.terms]
+        out += [f"held: {self.used_milli} in {self.allocations}", f"excess: {self.excess_milli}"]
+        out += [f"{t.name}: free {t.free}, excess {t.excess}" for t in self.touched]
+        return [*out, f"bursts: {self.burst_milli}", f"later: {', '.join(self.later)}"]
+
     @property
     def digest(self) -> str:
         """What a confirmation names, so that nothing else is confirmed."""
         return hashlib.sha256(repr(self).encode()).hexdigest()
+
+
+def stale(shown: Impact, now: Impact) -> PreviewStale | None:
+    """The refusal of a confirmation of what was shown, with the lines that differ by now."""
+    if shown.digest == now.digest:
+        return None
+    before = set(shown.lines())
+    changed = [line for line in now.lines() if line not in before]
+    return PreviewStale(f"Meanwhile it would be another: {'; '.join(changed)}.", changed=changed)
 
 
 def tree_now(kind: ResourceClass, *also: Tenant) -> tuple[Tree, dict[str, str]]:

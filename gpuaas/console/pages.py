@@ -132,6 +132,7 @@ class ConsolePage(OperatorView):
                     link("Policies", "policies", "book"),
                     link("Tiers", "tiers", "tag"),
                     link("Cohorts", "cohorts", "team"),
+                    link("Storage", "storage", "box"),
                 ),
             ),
             Section(

@@ -24,6 +24,7 @@ from gpuaas.console.views import (
     search,
     shelf,
     standing,
+    storage,
     tenants,
     tiers,
 )
@@ -97,6 +98,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("tenants/<slug:slug>/end/", ending.End.as_view(), name="tenant-end"),
     path("tenants/<slug:slug>/end/<str:action>/", ending.ActOnEnd.as_view(), name="end-act"),
     path("tenants/<slug:slug>/break-glass/", break_glass.Open.as_view(), name="break-glass-open"),
+    path("storage/", storage.StorageOffers.as_view(), name="storage"),
+    path("storage/retire/", storage.RetireStorage.as_view(), name="storage-retire"),
     path("operators/", operators.Operators.as_view(), name="operators"),
     path("operators/<uuid:pk>/role/", operators.ActOnOperator.as_view(), name="operator-act"),
     path("break-glass/", break_glass.Windows.as_view(), name="break-glass"),

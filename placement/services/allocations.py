@@ -109,6 +109,8 @@ class Plan:
     choice: dict[str, Any] | None
     runner_up: dict[str, Any] | None
     would_wait: bool
+    queue_ahead: int = 0
+    """How many requests of its pool would be asked before it, were it queued now."""
 
 
 def _ticket(item: Item, *, placed: bool) -> Ticket:
@@ -218,6 +220,10 @@ def plan_of(ask: Ask, *, actor: Actor) -> Plan:
                 gates.append(requests.capacity_refusal(refused))
             else:
                 gates.append(capacity_gate(*found[0]))
+        would_wait = refused is not None and requests.may_wait(
+            item, refused, at_capacity=item.verdict.refusal is None
+        )
+        ahead_of_it = queued_ahead(item) if would_wait or refused is None else 0
     quota = item.authority.quota
     used = quota.used_milli if quota else 0
     return Plan(
@@ -239,9 +245,17 @@ def plan_of(ask: Ask, *, actor: Actor) -> Plan:
         gates=gates,
         choice=options[0].explained() if options else None,
         runner_up=options[1].explained() if len(options) > 1 else None,
-        would_wait=refused is not None
-        and requests.may_wait(item, refused, at_capacity=item.verdict.refusal is None),
+        would_wait=would_wait,
+        queue_ahead=ahead_of_it,
     )
+
+
+def queued_ahead(item: Item) -> int:
+    """How many queued requests of the item's pool go before one that is queued now."""
+    rows = AdmissionRequest.objects.filter(
+        state=RequestState.QUEUED, pool=item.authority.pool, band__lte=item.facts.asked_band
+    )
+    return rows.count()
 
 
 def allocation_release(*, allocation_id: UUID, reason: str, actor: Actor) -> WorkflowRun:

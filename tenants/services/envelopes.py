@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
 from typing import Final
@@ -32,9 +33,11 @@ from tenants.services.quota import (
     PART,
     Excess,
     amount,
+    ancestors,
     class_named,
     counter_locked,
     enforce,
+    pots_locked,
     tenant_locked,
 )
 from tenants.states import TenantState
@@ -157,8 +160,13 @@ def envelope_set(
     lend_milli: int | Keep | None = KEEP,
     on_excess: str | None = None,
     drain_after_s: int = DRAIN_AFTER_S,
+    confirm: Callable[[], None] | None = None,
 ) -> Envelope:
     """Set what the tenant may hold of a class, from now on, as a new version.
+
+    ``confirm`` is asked under the locks of the tenant's counter and of the cohorts above it,
+    through which every charge beside it goes: it raises when what would happen is no more
+    what was shown.
 
     ``lend_milli`` None lends all of the nominal. Below what is held needs a policy for the
     excess (``grandfather`` or ``drain`` after a delay); without one it is refused with
@@ -166,6 +174,10 @@ def envelope_set(
     """
     tenant = tenant_locked(tenant_id)
     kind = class_named(resource_class)
+    if confirm is not None:
+        counter_locked(tenant, kind)
+        pots_locked(ancestors(tenant.cohort_id), kind)
+        confirm()
     version = _draft(
         tenant,
         kind,
@@ -202,12 +214,21 @@ def envelope_schedule(
     lend_milli: int | Keep | None = KEEP,
     on_excess: str = OnExcess.GRANDFATHER,
     drain_after_s: int = DRAIN_AFTER_S,
+    confirm: Callable[[], None] | None = None,
 ) -> EnvelopeVersion:
-    """A version from a moment on; one that lies in the past is in force at once."""
+    """A version from a moment on; one that lies in the past is in force at once.
+
+    ``confirm`` as of ``envelope_set``.
+    """
     tenant = tenant_locked(tenant_id)
+    kind = class_named(resource_class)
+    if confirm is not None:
+        counter_locked(tenant, kind)
+        pots_locked(ancestors(tenant.cohort_id), kind)
+        confirm()
     version = _draft(
         tenant,
-        class_named(resource_class),
+        kind,
         nominal_milli=nominal_milli,
         borrow_milli=borrow_milli,
         lend_milli=lend_milli,

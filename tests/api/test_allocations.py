@@ -118,6 +118,18 @@ def test_with_wait_what_does_not_fit_queues_and_can_be_withdrawn(acme: Caller, h
     assert again.status_code == 200
 
 
+def test_a_plan_says_its_place_in_the_queue(acme: Caller, host: Host) -> None:
+    acme.post(PATH, order_body(slots=8))
+    plans = []
+    for n in range(3):
+        plans.append(acme.post(f"{PATH}/plan", order_body(slots=8, wait=True)).json())
+        acme.post(PATH, order_body(slots=8, wait=True, name=f"wait-{n}"))
+    assert [plan["fits"] for plan in plans] == [False, False, False]
+    assert [plan["queue_position"] for plan in plans] == [1, 2, 3]
+    denied = acme.post(f"{PATH}/plan", order_body(slots=8)).json()
+    assert (denied["fits"], denied["queue_position"]) == (False, None)
+
+
 def test_a_plan_prices_and_decides_and_changes_nothing(acme: Caller, host: Host) -> None:
     plan = acme.post(f"{PATH}/plan", order_body(slots=2)).json()
     assert plan["fits"] is True

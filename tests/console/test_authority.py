@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.http import HttpResponse
 
+from gpuaas.console.views import envelopes as views
 from gpuaas.kernel import clock
 from gpuaas.kernel.models import Event
 from tenants.models import Envelope, EnvelopeVersion, QuotaCounter, ResourceClass
@@ -69,6 +70,28 @@ def test_what_has_changed_since_the_look_is_looked_at_again(fleet: Fleet) -> Non
     assert "What it touches has changed" in text_of(again)
     assert seen_on(again) != first
     assert Envelope.objects.get(tenant=fleet.acme.tenant).nominal_milli == 64_000
+
+
+def test_what_changes_between_the_look_and_the_lock_is_refused_and_named(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, form = fleet.browser(), terms(nominal_milli="70")
+    first = seen_on(browser.send(AUTHORITY, form))
+
+    def beaten(**given: Any) -> object:
+        monkeypatch.setattr(views, "envelope_set", envelope_set)
+        fleet.acme.order(slots=1, name="meanwhile")
+        return envelope_set(**given)
+
+    monkeypatch.setattr(views, "envelope_set", beaten)
+    answer = browser.send(AUTHORITY, {**form, "seen": first})
+    assert answer.status_code == 409
+    page = text_of(answer)
+    assert "preview_stale" in page
+    assert "held: 3000 in 2" in page
+    assert Envelope.objects.get(tenant=fleet.acme.tenant).nominal_milli == 64_000
+    assert browser.send(AUTHORITY, {**form, "seen": seen_on(answer)}).status_code == 302
+    assert Envelope.objects.get(tenant=fleet.acme.tenant).nominal_milli == 70_000
 
 
 def test_a_neighbour_that_could_borrow_less_is_named_before(fleet: Fleet) -> None:

@@ -32,6 +32,8 @@ PAGES = (
     "tiers/new/",
     "tiers/of/standard/",
     "cohorts/",
+    "storage/",
+    "operators/",
     "tenants/acme/authority/",
     "tenants/acme/caps/",
     "tenants/acme/bursts/",

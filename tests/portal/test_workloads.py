@@ -9,6 +9,8 @@ import pytest
 from admission.models import AdmissionRequest, Workload
 from placement.models import Allocation
 from tenants.services.datasets import dataset_declare
+from tenants.services.storage import storage_declare
+from tests.builders import OPERATOR
 from tests.portal.conftest import World
 
 FORM = {"kind": "job", "name": "train", "sku": "h100.slice", "slots": "1", "replicas": "2"}
@@ -38,6 +40,21 @@ def act(world: World, row: Workload, verb: str, **fields: Any) -> Any:
     """Send one of the forms of a workload's page."""
     given = {f"{verb}-{name}": value for name, value in fields.items()}
     return world.browser().send(world.url(f"workloads/{row.pk}/{verb}/"), given)
+
+
+def test_the_form_offers_kinds_of_storage_and_sends_what_was_chosen(world: World) -> None:
+    storage_declare(name="lustre", kind="parallel", zones=["z1"], actor=OPERATOR)
+    browser, address = world.browser(), world.url("workloads/new/")
+    page = browser.get(address).content.decode()
+    assert "reached from z1" in page
+    query = {"kind": "job", "name": "j", "sku": "h100.slice", "slots": "1", "storage": "parallel"}
+    plan = browser.get(address, query).content.decode()
+    assert "<dt>Storage</dt><dd>parallel</dd>" in plan
+    assert '<input type="hidden" name="storage" value="parallel">' in plan
+    assert "--storage parallel" in plan
+    assert "forbidden_by_locality" in plan
+    gone = browser.get(address, {**query, "storage": "tape"}).content.decode()
+    assert "storage_not_offered" in gone
 
 
 def test_the_plan_beside_the_form_prices_all_replicas_and_writes_nothing(world: World) -> None:

@@ -158,6 +158,9 @@ class PlanOut(Output):
     price_month_micro = serializers.IntegerField(help_text="730 hours.")
     currency = serializers.CharField()
     envelope = EnvelopeImpact()
+    queue_position = serializers.IntegerField(
+        allow_null=True, help_text="Its place in the queue, were it queued now; null: refused."
+    )
     decision = DecisionOut()
 
 

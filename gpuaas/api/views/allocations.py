@@ -138,6 +138,7 @@ def plan_shown(view: TenantView, plan: service.Plan) -> dict[str, Any]:
             "after": plan.envelope_after_milli,
             "limit": plan.envelope_limit_milli,
         },
+        "queue_position": plan.queue_ahead + 1 if verdict != "deny" else None,
         "decision": {
             "decision": None,
             "request": None,

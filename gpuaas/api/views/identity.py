@@ -20,7 +20,7 @@ from gpuaas.api.views.access import token_shown
 from gpuaas.api.views.sign_in import checked_email
 from gpuaas.api.views.tenants import tenant_named
 from gpuaas.kernel.errors import NotFound
-from tenants.models import ApiToken, BreakGlass, ServiceAccount
+from tenants.models import ApiToken, BreakGlass, Invitation, ServiceAccount
 from tenants.services import break_glass, invitations, service_accounts
 
 FACTOR = OpenApiParameter(
@@ -163,6 +163,19 @@ def _account(view: TenantView, account_id: UUID) -> ServiceAccount:
     return found
 
 
+def invite(view: TenantView, request: Request, *, email: str, role: str) -> Invitation:
+    """Invite an address by mail, whether it has an account or not."""
+    made = invitations.invitation_create(
+        tenant_id=view.tenant_id,
+        email=checked_email(email),
+        role=role,
+        link=lambda secret: request.build_absolute_uri(reverse("portal:invitation", args=[secret])),
+        actor=view.actor,
+    )
+    made.refresh_from_db()
+    return made
+
+
 class Invitations(TenantView):
     """Who has been invited."""
 
@@ -192,16 +205,7 @@ class Invitations(TenantView):
     def post(self, request: Request) -> Response:
         """Invite an address by mail. The link in it works once."""
         given = wire.InvitationIn.read(request.data)
-        made = invitations.invitation_create(
-            tenant_id=self.tenant_id,
-            email=checked_email(given["email"]),
-            role=given["role"],
-            link=lambda secret: request.build_absolute_uri(
-                reverse("portal:invitation", args=[secret])
-            ),
-            actor=self.actor,
-        )
-        made.refresh_from_db()
+        made = invite(self, request, email=given["email"], role=given["role"])
         return Response(wire.InvitationOut(made).data, status=201)
 
 

@@ -14,7 +14,8 @@ from gpuaas.api.fields import Paged, Query
 from gpuaas.api.pagination import page
 from gpuaas.api.serializers import team as wire
 from gpuaas.api.serializers.common import page_of
-from gpuaas.api.views.sign_in import checked_email
+from gpuaas.api.serializers.identity import InvitationOut
+from gpuaas.api.views.identity import invite
 from gpuaas.kernel.errors import NotFound
 from gpuaas.kernel.scope import platform_scope
 from tenants import selectors
@@ -58,18 +59,18 @@ class Members(TenantView):
         operation_id="member_add",
         tags=["access"],
         request=wire.MemberIn,
-        responses={201: wire.MemberOut},
+        responses={202: InvitationOut},
         examples=examples.MEMBER,
     )
     def post(self, request: Request) -> Response:
-        """Give an existing account a role. Whoever has none yet is invited instead."""
+        """Let a person in, who says yes to an invitation by mail.
+
+        The answer is the same whether the address has an account or not: that is told to
+        nobody. Whoever is a member already gets another role by ``/members/{id}/role``.
+        """
         given = wire.MemberIn.read(request.data)
-        email = checked_email(given["email"])
-        with platform_scope():
-            row = members.member_add(
-                tenant_id=self.tenant_id, email=email, role=given["role"], actor=self.actor
-            )
-        return Response(wire.MemberOut(member_of(self, row.pk)).data, status=201)
+        made = invite(self, request, email=given["email"], role=given["role"])
+        return Response(InvitationOut(made).data, status=202)
 
 
 class MemberDetail(TenantView):

@@ -18,7 +18,7 @@ from gpuaas.cli.client import segment
 from gpuaas.cli.commands.tenancy import Name, Reason, Yes
 from gpuaas.cli.exits import Exit
 from gpuaas.cli.flags import command, group
-from gpuaas.cli.kinds import TENANT
+from gpuaas.cli.kinds import INVITATION, TENANT
 from gpuaas.cli.listing import All, Limit, show_list
 from gpuaas.cli.problems import CliError, Json
 from gpuaas.cli.session import Session, kind_path, strip_kind
@@ -64,9 +64,9 @@ def _members(app: typer.Typer) -> None:
     def member_add(
         session: Session, email: Annotated[str, typer.Argument(metavar="EMAIL")], role: Role
     ) -> None:
-        """Give an existing account a role. For others: gpuaas invitation send."""
+        """Let a person in, who says yes to an invitation by mail."""
         made = session.client.post(MEMBER.path, {"email": email, "role": role})
-        session.out.item(MEMBER, made, describe.anything)
+        session.out.item(INVITATION, made, describe.anything)
 
     @command(member, "role")
     def member_role(session: Session, person: Person, role: Role) -> None:

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from gpuaas.console.acts import ReasonForm, SeenForm
-from gpuaas.console.impact import Impact, envelope_impact
+from gpuaas.console.impact import Impact, envelope_impact, stale
 from gpuaas.console.views.one_tenant import OneTenant
 from gpuaas.kernel import errors
 from gpuaas.ui.amounts import Units
@@ -159,8 +159,12 @@ class Authority(EnvelopeBoard):
             return self.show(form, impact=impact, status=400)
         if not self.confirmed(form, impact.digest):
             return self.show(form, impact=impact)
-        if not self.attempt(form, lambda given: self.keep(form, given)):
-            return self.show(form, impact=impact, status=400)
+        if not self.attempt(form, lambda given: self.keep(form, given, impact)):
+            now = self.impact(form)
+            if now.digest == impact.digest:
+                return self.show(form, impact=impact, status=400)
+            form.looked_at(now.digest)
+            return self.show(form, impact=now, status=409)
         messages.success(request, "The envelope is kept.")
         return redirect("console:authority", slug)
 
@@ -178,8 +182,17 @@ class Authority(EnvelopeBoard):
             )
         return found
 
-    def keep(self, form: TermsForm, given: dict[str, Any]) -> None:
-        """Now, or from the moment given. Raises what the services raise."""
+    def keep(self, form: TermsForm, given: dict[str, Any], shown: Impact) -> None:
+        """Now, or from the moment given, if under the locks it is still what was shown.
+
+        Raises PreviewStale with what differs, and what the services raise.
+        """
+
+        def confirm() -> None:
+            refused = stale(shown, self.impact(form))
+            if refused is not None:
+                raise refused
+
         start, policy = given["effective_from"], given["on_excess"] or None
         hours = given["drain_after_h"]
         common = {
@@ -187,6 +200,7 @@ class Authority(EnvelopeBoard):
             "resource_class": given["resource_class"].name,
             "reason": given["reason"],
             "actor": self.actor,
+            "confirm": confirm,
             "drain_after_s": DRAIN_AFTER_S if hours is None else hours * HOUR_S,
             **form.terms(),
         }

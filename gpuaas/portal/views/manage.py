@@ -8,6 +8,7 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 
 from gpuaas.kernel import errors
 from gpuaas.kernel.scope import platform_scope
@@ -19,7 +20,8 @@ from tenants.domain.roles import ACTIONS, RANK
 from tenants.models import ApiToken, Member, SshKey
 from tenants.selectors import counter_list, member_list, ssh_key_list, token_list
 from tenants.services.access import ssh_key_add, ssh_key_delete, token_create, token_revoke
-from tenants.services.members import member_add, member_remove, member_role_set
+from tenants.services.invitations import invitation_create
+from tenants.services.members import member_remove, member_role_set
 from tenants.services.service_accounts import account_list
 from tenants.services.tenancy import project_create
 
@@ -85,7 +87,7 @@ class NewProject(Team):
 
 
 class SetMember(Team):
-    """Give a person a role."""
+    """Invite a person to a role: alike for those with an account and for those without."""
 
     write_action = "members:write"
 
@@ -97,17 +99,19 @@ class SetMember(Team):
             try:
                 if RANK[role] > RANK.get(self.actor.role, -1):
                     raise errors.PermissionDenied(f"Only an owner can make an {role}.")
-                with platform_scope():
-                    member_add(
-                        tenant_id=self.tenant.pk,
-                        email=form.cleaned_data["email"],
-                        role=role,
-                        actor=self.actor,
-                    )
+                invitation_create(
+                    tenant_id=self.tenant.pk,
+                    email=form.cleaned_data["email"],
+                    role=role,
+                    link=lambda secret: request.build_absolute_uri(
+                        reverse("portal:invitation", args=[secret])
+                    ),
+                    actor=self.actor,
+                )
             except errors.ProductError as refused:
                 refuse(form, refused)
             else:
-                messages.success(request, f"{form.cleaned_data['email']} is {role} here.")
+                messages.success(request, f"{form.cleaned_data['email']} is invited.")
                 return redirect(self.url("team"))
         return self.show(form, NamedForm(), 400)
 

@@ -9,13 +9,14 @@ from typing import Any
 from django.contrib import messages
 from django.http import QueryDict
 
+from gpuaas.kernel.scope import platform_scope
 from gpuaas.portal.planned import PlannedPage
 from gpuaas.portal.typed import MOST_KEYS, names, number, uuid_of, word
 from gpuaas.ui.frame import Crumb
 from placement.services.allocations import Plan
 from placement.services.workloads import KINDS, WorkloadOrder, workload_create, workload_plan
 from tenants.models import Project
-from tenants.selectors import dataset_list
+from tenants.selectors import dataset_list, storage_list
 
 FIGURES = {
     "parameters": "Parameters",
@@ -54,6 +55,7 @@ class Wish:
     wait: bool
     zones: str
     datasets: tuple[str, ...]
+    storage: tuple[str, ...]
     band: str
     batch_size: str
     figures: tuple[tuple[str, str], ...]
@@ -79,6 +81,7 @@ class Wish:
             wait=given.get("wait") == "1",
             zones=word(given, "zones", 500),
             datasets=tuple(given.getlist("dataset")[:MOST_KEYS]),
+            storage=tuple(given.getlist("storage")[:MOST_KEYS]),
             band=word(given, "band", 6),
             batch_size=word(given, "batch_size", 8),
             figures=tuple((name, word(given, name, 16)) for name in FIGURES),
@@ -108,6 +111,7 @@ class Wish:
             wait=self.wait,
             zones=names(self.zones),
             datasets=self.datasets,
+            storage=self.storage,
             together=self.together,
             close=self.close,
             apart=self.apart,
@@ -125,6 +129,7 @@ class Wish:
         found = [(name, str(getattr(self, name))) for name in (*plain, *more)]
         found += [("key", key) for key in self.keys]
         found += [("dataset", name) for name in self.datasets]
+        found += [("storage", kind) for kind in self.storage]
         flags = [("wait", self.wait), ("apart", self.apart), ("movable", self.movable)]
         found += [*self.figures, *((name, "1") for name, on in flags if on)]
         return [(name, text) for name, text in found if text]
@@ -164,10 +169,19 @@ class NewWorkload(PlannedPage[Wish]):
         return {
             "kinds": KIND_TITLES.items(),
             "datasets": list(dataset_list(self.tenant.pk)),
+            "stores": self.stores(),
             "figures": [(name, title, figures[name]) for name, title in FIGURES.items()],
             "replicas": wish.replicas or "1",
             "levels": LEVEL_TITLES.items(),
         }
+
+    def stores(self) -> list[tuple[str, str]]:
+        """Kinds of storage that are offered, with from where each is reached."""
+        found: dict[str, list[str]] = {}
+        with platform_scope():
+            for row in storage_list():
+                found.setdefault(row.kind, []).extend(row.zones or ["every zone"])
+        return [(kind, ", ".join(sorted(set(zones)))) for kind, zones in sorted(found.items())]
 
     def act(self, wish: Wish, project: Project) -> str:
         """Submit it: the workload's address."""
@@ -200,6 +214,7 @@ class NewWorkload(PlannedPage[Wish]):
             ("--own", wish.own),
             *(("--zone", zone) for zone in names(wish.zones)),
             *(("--dataset", name) for name in wish.datasets),
+            *(("--storage", kind) for kind in wish.storage),
         ]
         words = ["gpuaas workload submit", shlex.quote(wish.name or "NAME")]
         words += [f"{option} {shlex.quote(text)}" for option, text in options if text]
