@@ -266,6 +266,7 @@ SPECTACULAR_SETTINGS = {
         "Health": "placement.models.node.Health",
         "Intended": "placement.models.node.Intended",
         "NicMode": "placement.models.inventory.NicMode",
+        "CapabilityName": "placement.domain.readiness.CAPABILITIES",
     },
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "SERVE_PERMISSIONS": ["gpuaas.api.permissions.Declared"],

@@ -304,6 +304,18 @@ class SecondPersonNeeded(ProductError):
     unblock = "Ask a colleague to approve it in the console."
 
 
+class EvidenceNotEnough(ProductError):
+    """A host was to be promoted for a shape that its evidence does not carry."""
+
+    code = "evidence_not_enough"
+    status = 409
+    title = "The evidence does not carry this capability"
+    unblock = (
+        "Mend what the named checks say, then discover again (gpuaas node discover NAME), or hand "
+        "in what is missing (gpuaas node evidence-give NAME --check burn_in --verdict pass)."
+    )
+
+
 NODE_SILENT = reason(
     "node_silent",
     "The node has not reported for longer than its period",
@@ -350,6 +362,51 @@ NODE_HELD = reason(
     "node_held",
     "Work is being moved away from the node to make room there",
     "Wait until the defragmentation has ended, or stop it.",
+)
+CAPABILITY_EVIDENCE = reason(
+    "capability_evidence",
+    "The node is not promoted for this shape, or its evidence does not hold now",
+    "Look at the node's evidence, mend what it misses, and promote it: gpuaas node evidence NAME.",
+)
+EVIDENCE_MISSING = reason(
+    "evidence_missing",
+    "Nobody has said whether this check holds",
+    "Discover the node again, or hand in what is missing.",
+)
+EVIDENCE_FAILED = reason(
+    "evidence_failed",
+    "A check that the shape needs has failed",
+    "Mend the host as the check says, then discover it again.",
+)
+EVIDENCE_EXPIRED = reason(
+    "evidence_expired",
+    "A check that the shape needs was last seen too long ago",
+    "Discover the node again, or repeat the burn-in and hand it in.",
+)
+GPU_NEEDS_RESET = reason(
+    "gpu_needs_reset",
+    "The GPU takes no new work until it was reset",
+    "Release what is on it: its cleanup resets it. Or reboot the host.",
+)
+GPU_NEEDS_REPAIR = reason(
+    "gpu_needs_repair",
+    "The GPU takes no new work until somebody has looked at it",
+    "Inspect or replace it, then lift it: gpuaas node lift-health NAME --gpu UUID.",
+)
+GPU_WATCHED = reason(
+    "gpu_watched",
+    "The GPU has shown errors that keep no work away",
+    "Nothing: it is over after a clean day, or when it is released.",
+)
+GPU_TENANT_FAULT = reason(
+    "gpu_tenant_fault",
+    "A program of the tenant's made the GPU tell an error",
+    "Mend the program; the GPU is well.",
+)
+NODE_NEEDS_REBOOT = reason(
+    "node_needs_reboot",
+    "One of the node's GPUs cannot be relied on until the host has rebooted",
+    "Drain the node and reboot it; if the GPU stays away, replace it.",
 )
 DEVICE_HEALTH = reason(
     "device_health",

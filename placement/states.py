@@ -58,6 +58,15 @@ class ResidueState(TextChoices):
     GONE = "gone"
 
 
+class CapabilityState(TextChoices):
+    """Whether a host may be sold in one shape; suspended: its evidence does not hold now."""
+
+    CANDIDATE = "candidate"
+    PROMOTED = "promoted"
+    SUSPENDED = "suspended"
+    DEMOTED = "demoted"
+
+
 class NodeState(TextChoices):
     """Where a host stands."""
 
@@ -180,6 +189,28 @@ RESIDUE = Lifecycle(
         Edge("prove", (R.FOUND, R.OVERRIDDEN), R.GONE, "node"),
     ),
     final=(R.GONE,),
+)
+
+CAPABILITY = Lifecycle(
+    "placement.nodecapability",
+    CapabilityState,
+    initial=CapabilityState.CANDIDATE,
+    edges=(
+        Edge(
+            "promote",
+            (CapabilityState.CANDIDATE, CapabilityState.DEMOTED),
+            CapabilityState.PROMOTED,
+            "operator",
+        ),
+        Edge("suspend", (CapabilityState.PROMOTED,), CapabilityState.SUSPENDED, "platform"),
+        Edge("resume", (CapabilityState.SUSPENDED,), CapabilityState.PROMOTED, "platform"),
+        Edge(
+            "demote",
+            (CapabilityState.CANDIDATE, CapabilityState.PROMOTED, CapabilityState.SUSPENDED),
+            CapabilityState.DEMOTED,
+            "operator",
+        ),
+    ),
 )
 
 NODE = Lifecycle(

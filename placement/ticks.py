@@ -8,6 +8,8 @@ from placement.services.differences import boots_sweep, fabrics_sweep
 from placement.services.drift import drift_sweep
 from placement.services.durations import durations_sweep
 from placement.services.endings import deletions_sweep
+from placement.services.evidence import readiness_sweep
+from placement.services.health import health_sweep
 from placement.services.maintenance import maintenance_sweep
 from placement.services.observed import silence_sweep
 from placement.services.projections import projections_refresh
@@ -27,3 +29,5 @@ ticks.register("placement.held", 60.0, held_sweep)
 ticks.register("placement.drift", 15.0, drift_sweep)
 ticks.register("placement.durations", 15.0, durations_sweep)
 ticks.register("placement.maintenance", 10.0, maintenance_sweep)
+ticks.register("placement.readiness", 10.0, readiness_sweep)
+ticks.register("placement.health", 10.0, health_sweep)

@@ -29,13 +29,13 @@ DECLARE
 BEGIN
     INSERT INTO placement_node (
            id, version, name, state, intended, zone, block, rack, generation, slot_count,
-           free_count, free_mask, exclusive_mask, layout, schedulable, boot_id, agent_version,
+           free_count, free_mask, exclusive_mask, layout, schedulable, takes, boot_id, agent_version,
            last_seen_at, health, conditions, observed, observed_seq, topology, projected,
            family_id, pool_id)
     SELECT gen_random_uuid(), 1, format('%s-%s', p_pool, v_first + g), 'ready', 'any', 'z1', 'b1',
            format('r%s', g / 16), 1, 8, 8, 255, 255,
            '0.0.0.0|0.0.0.1|0.1.0.2|0.1.0.3|1.2.0.4|1.2.0.5|1.3.0.6|1.3.0.7',
-           p_closed = 0 OR g % p_closed <> 0, 'boot-1', '1.0', now(), 'ok', '[]', '{}', 1,
+           p_closed = 0 OR g % p_closed <> 0, 'any', 'boot-1', '1.0', now(), 'ok', '[]', '{}', 1,
            '{}', '{}', v_family, v_pool
       FROM generate_series(1, p_nodes) AS g;
 

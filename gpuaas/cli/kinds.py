@@ -269,6 +269,20 @@ TASK = Kind(
     ),
 )
 
+XID = Kind(
+    "xid",
+    (
+        time("WHEN", "created_at"),
+        column("XID"),
+        column("TIMES", "count"),
+        column("GPU", "gpu_uuid"),
+        column("MEANING"),
+        column("FOLLOWS"),
+        column("ALLOCATION", wide=True),
+        column("BOOT", "boot_id", wide=True),
+    ),
+)
+
 TENANT = Kind(
     "tenant",
     (

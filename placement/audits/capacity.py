@@ -11,6 +11,7 @@ from gpuaas.kernel.audits import Finding, ask
 from gpuaas.kernel.scope import platform_scope
 from placement.audits.claims import HELD, LIVE
 from placement.domain.capacity import NodeFacts, schedulable
+from placement.domain.readiness import takes_of
 from placement.domain.residue import blocking_codes
 from placement.models import Node
 from placement.selectors import postures_of
@@ -37,7 +38,12 @@ _SCHEDULABLE = """
 SELECT n.name, n.schedulable, n.state, n.health, n.conditions, n.free_count,
        (SELECT count(*) FROM placement_slot s WHERE s.node_id = n.id AND s.state = 'approved'),
        EXISTS (SELECT FROM placement_nodedrain d WHERE d.node_id = n.id
-                AND d.slot_index IS NULL AND d.ended_at IS NULL)
+                AND d.slot_index IS NULL AND d.ended_at IS NULL),
+       EXISTS (SELECT FROM placement_defragmentation m
+                WHERE m.host_id = n.id AND m.ended_at IS NULL),
+       n.takes, n.intended,
+       ARRAY(SELECT k.capability FROM placement_nodecapability k
+              WHERE k.node_id = n.id AND k.state = 'promoted')
   FROM placement_node n ORDER BY n.name
 """
 
@@ -53,7 +59,9 @@ def capacity() -> list[Finding]:
     with platform_scope(), connection.cursor() as cursor:
         cursor.execute(_SCHEDULABLE)
         rows = cursor.fetchall()
-    for name, says, state, health, conditions, free, approved, draining in rows:
+    for name, says, state, health, conditions, free, approved, draining, *fit in rows:
+        held, shown, intended, promoted = fit
+        takes = takes_of(intended, promoted)
         kept = json.loads(conditions) if isinstance(conditions, str) else conditions
         facts = NodeFacts(
             state=state,
@@ -65,7 +73,18 @@ def capacity() -> list[Finding]:
             whole_claimed=False,
             slot_claims=0,
             cleanup_blocked=0,
+            takes=takes,
+            held=held,
         )
+        if shown != takes:
+            found.append(
+                Finding(
+                    "takes_wrong",
+                    f"node {name}",
+                    f"it shows that it takes {shown}; meant for {intended} and promoted for "
+                    f"{', '.join(promoted) or 'nothing'} it takes {takes}",
+                )
+            )
         if schedulable(facts) != says:
             found.append(
                 Finding(

@@ -20,7 +20,8 @@ class NodeFacts:
     """What posture is derived from: claims and evidence, read together.
 
     ``blocking_conditions`` are those of the node as a whole; ``residue`` counts the slots with
-    traces of an earlier tenant, which block no other slot.
+    traces of an earlier tenant, which block no other slot. ``takes``: the shapes that it is meant
+    and promoted for, or none.
     """
 
     state: str
@@ -35,10 +36,11 @@ class NodeFacts:
     residue: int = 0
     held: bool = False
     """Whether room is being made there for somebody: nothing new comes until that is done."""
+    takes: str = "any"
 
 
 def schedulable(facts: NodeFacts) -> bool:
-    """Whether new work may be placed: ready, healthy, known, not draining."""
+    """Whether new work may be placed: ready, healthy, known, fit for a shape, not draining."""
     return (
         facts.state == "ready"
         and not facts.draining
@@ -46,6 +48,7 @@ def schedulable(facts: NodeFacts) -> bool:
         and facts.health == "ok"
         and not facts.blocking_conditions
         and facts.approved > 0
+        and facts.takes != "none"
     )
 
 
@@ -64,7 +67,7 @@ def posture(facts: NodeFacts) -> str:
         return "unavailable"
     if facts.cleanup_blocked or facts.residue or facts.blocking_conditions:
         return "cleanup_blocked"
-    if facts.health != "ok":
+    if facts.health != "ok" or facts.takes == "none":
         return "unavailable"
     if facts.draining:
         return "draining"

@@ -39,6 +39,7 @@ class Group:
     own: bool | None = None
     closing: bool = False
     fits_s: int | None = None
+    takes: str = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,10 @@ def _intended(g: Group, a: Asked) -> bool:
     return g.intended in ("any", "baremetal" if a.whole else "slices")
 
 
+def _promoted(g: Group, a: Asked) -> bool:
+    return not _intended(g, a) or g.takes in ("any", "baremetal" if a.whole else "slices")
+
+
 def _driver(g: Group, a: Asked) -> bool:
     least, below = a.terms.driver_min, a.terms.driver_below
     return g.driver >= least and (not below or (bool(g.driver) and g.driver < below))
@@ -90,6 +95,7 @@ CONSTRAINTS: tuple[tuple[str, Callable[[Group, Asked], bool]], ...] = (
     ("node_not_ready", _ready),
     ("node_draining", _drained),
     ("node_silent", _heard),
+    ("capability_evidence", _promoted),
     ("device_health", lambda g, a: g.schedulable),
     ("intended_use", _intended),
     ("size_of_node", lambda g, a: g.slot_count >= a.slots),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from placement.domain.capacity import RESIDUE
-
 
 @dataclass(frozen=True, slots=True)
 class SlotParts:
@@ -51,6 +49,7 @@ def proven_clean(slot: SlotParts, clean: frozenset[str]) -> bool:
 def blocking_codes(conditions: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
     """The codes of the conditions that take the whole node out of use.
 
-    Traces that were found on certain slots (``slots``) block those and nothing else.
+    What was found on certain slots (``slots``) blocks those and nothing else: traces of an earlier
+    tenant, or trouble of a single GPU.
     """
-    return tuple(str(c["code"]) for c in conditions if c["code"] != RESIDUE or not c.get("slots"))
+    return tuple(str(c["code"]) for c in conditions if not c.get("slots"))

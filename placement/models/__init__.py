@@ -10,6 +10,8 @@ from placement.models.allocation import (
 from placement.models.breaker import AutomaticAction, BreakerRule
 from placement.models.defrag import Defragmentation, DefragPolicy
 from placement.models.drift import Drift
+from placement.models.evidence import NodeCapability, ReadinessEvidence, ReadinessTerms
+from placement.models.health import DeviceHealth, XidEvent
 from placement.models.identity import IdentityDifference, NodeIdentity
 from placement.models.inventory import CutSlot, GpuDevice, Image, NodeFamily, Pool, Slot
 from placement.models.maintenance import MaintenanceWindow, Notice
@@ -32,6 +34,7 @@ __all__ = [
     "CutSlot",
     "DefragPolicy",
     "Defragmentation",
+    "DeviceHealth",
     "Drift",
     "GpuDevice",
     "IdentityDifference",
@@ -39,6 +42,7 @@ __all__ = [
     "JoinToken",
     "MaintenanceWindow",
     "Node",
+    "NodeCapability",
     "NodeCredential",
     "NodeDrain",
     "NodeFamily",
@@ -48,9 +52,12 @@ __all__ = [
     "Notice",
     "PlacementTerms",
     "Pool",
+    "ReadinessEvidence",
+    "ReadinessTerms",
     "Scoring",
     "Slot",
     "SlotResidue",
     "TaskObservation",
     "TelemetryWindow",
+    "XidEvent",
 ]

@@ -145,6 +145,13 @@ class Node(Stateful):
     open_until = models.DateTimeField(
         null=True, help_text="Until when something without an end may be placed there."
     )
+    takes = models.CharField(
+        max_length=10,
+        default="none",
+        db_default="none",
+        choices=[(word, word) for word in ("slices", "baremetal", "any", "none")],
+        help_text="What may be placed: what it is meant for, narrowed to what it is promoted for.",
+    )
 
     boot_id = models.CharField(max_length=64, blank=True)
     agent_version = models.CharField(max_length=40, blank=True)

@@ -22,6 +22,14 @@ from placement.selectors.drift import (
     held_by_pool,
     held_list,
 )
+from placement.selectors.evidence import capability_list, evidence_list, proof_list
+from placement.selectors.health import (
+    classes_of,
+    device_classes,
+    health_of,
+    xid_list,
+    xid_words,
+)
 from placement.selectors.holdings import Held, Holdings, holdings_of
 from placement.selectors.identity import Differing, differences_of, identity_of
 from placement.selectors.leases import deliverable_milli, leases_of_tenant, leases_of_tier
@@ -60,14 +68,19 @@ __all__ = [
     "allocation_states",
     "allocation_timeline",
     "blocks_on",
+    "capability_list",
+    "classes_of",
     "deliverable_milli",
+    "device_classes",
     "differences_of",
     "drift_list",
     "drift_of_node",
     "drift_standing",
     "event_actor",
     "event_facts",
+    "evidence_list",
     "free_milli",
+    "health_of",
     "held_by_pool",
     "held_list",
     "held_parts",
@@ -85,6 +98,7 @@ __all__ = [
     "posture_of",
     "postures_of",
     "price_of",
+    "proof_list",
     "request_explain",
     "request_list",
     "residue_left",
@@ -94,4 +108,6 @@ __all__ = [
     "task_list",
     "telemetry_history",
     "telemetry_of",
+    "xid_list",
+    "xid_words",
 ]

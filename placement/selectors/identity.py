@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from gpuaas.kernel.actor import system
 from placement.domain.identity import BLOCK, CARD_ADDED
 from placement.models import IdentityDifference, Node, NodeIdentity, Slot
 from placement.states import SlotState
 
 GONE = "difference_gone"
+HEALTH = system("health")
+"""Who blocks a slot for its GPU's health: nothing about it differs, and it has its own way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ def differences_of(node: Node) -> list[Differing]:
     ]
     told = {one.slot_index for one in found if one.to_accept and one.slot_index is not None}
     blocked = Slot.objects.filter(node=node, state=SlotState.BLOCKED).exclude(index__in=told)
+    blocked = blocked.exclude(block_owner=HEALTH.as_json())
     found += [
         Differing(
             code=GONE,

@@ -14,6 +14,7 @@ from gpuaas.kernel import clock, errors
 from placement.domain.capacity import NodeFacts, posture
 from placement.domain.parts import label_of
 from placement.domain.picture import ClaimFact, NodePicture, SlotFact, picture_from
+from placement.domain.readiness import takes_of
 from placement.domain.residue import blocking_codes
 from placement.domain.truth import FourStates, Truth
 from placement.models import Claim, Node, NodeDrain, NodeTask, Slot, SlotResidue
@@ -32,7 +33,10 @@ SELECT n.id, n.state, n.health, n.conditions,
        (SELECT count(DISTINCT r.slot_id) FROM placement_slotresidue r
          WHERE r.node_id = n.id AND r.state = 'found'),
        EXISTS (SELECT FROM placement_defragmentation m
-                WHERE m.host_id = n.id AND m.ended_at IS NULL)
+                WHERE m.host_id = n.id AND m.ended_at IS NULL),
+       n.intended,
+       ARRAY(SELECT k.capability FROM placement_nodecapability k
+              WHERE k.node_id = n.id AND k.state = 'promoted')
   FROM placement_node n
   LEFT JOIN LATERAL (
        SELECT count(*) AS approved FROM placement_slot s
@@ -84,6 +88,7 @@ def facts_of(node_ids: Iterable[UUID]) -> dict[UUID, NodeFacts]:
             cleanup_blocked=row[9],
             residue=row[10],
             held=row[11],
+            takes=takes_of(row[12], row[13]),
         )
         for row in rows
     }

@@ -28,27 +28,31 @@ SELECT s.name, s.title, s.description, s.shape, s.family, s.pool, s.slots_min, s
         WHERE pr.sku_id = s.id AND pr.effective_from <= clock_timestamp()
         ORDER BY pr.effective_from DESC LIMIT 1) p ON true
   LEFT JOIN LATERAL (
-       SELECT count(*) FILTER (WHERE n.schedulable AND n.free_count > 0) AS nodes,
-              coalesce(sum(n.free_count) FILTER (WHERE n.schedulable), 0) AS slots,
-              count(*) FILTER (WHERE n.schedulable AND n.slot_count > 0
+       SELECT count(*) FILTER (WHERE t.takes AND n.free_count > 0) AS nodes,
+              coalesce(sum(n.free_count) FILTER (WHERE t.takes), 0) AS slots,
+              count(*) FILTER (WHERE t.takes AND n.slot_count > 0
                                 AND n.free_count = n.slot_count) AS whole,
               coalesce(max(CASE WHEN s.exclusive_nic AND s.shape <> 'baremetal'
                              THEN bit_count((n.free_mask & n.exclusive_mask)::bit(64))
-                             ELSE n.free_count END) FILTER (WHERE n.schedulable), 0) AS largest,
+                             ELSE n.free_count END) FILTER (WHERE t.takes), 0) AS largest,
               count(*) FILTER (
                   WHERE n.state = 'ready' AND n.slot_count >= s.slots_min
                     AND (NOT s.exclusive_nic OR s.shape = 'baremetal'
                          OR bit_count(n.exclusive_mask::bit(64)) >= s.slots_min)
                     AND NOT EXISTS (
-                        SELECT FROM placement_placementterms t
-                         WHERE t.about IN ('sku:' || s.name, 'pool:' || s.pool)
-                           AND NOT (n.driver >= t.driver_min AND n.runtime >= t.runtime_min
-                                    AND (t.driver_below = '{}'
-                                         OR (n.driver <> '{}' AND n.driver < t.driver_below))))
+                        SELECT FROM placement_placementterms pt
+                         WHERE pt.about IN ('sku:' || s.name, 'pool:' || s.pool)
+                           AND NOT (n.driver >= pt.driver_min AND n.runtime >= pt.runtime_min
+                                    AND (pt.driver_below = '{}'
+                                         OR (n.driver <> '{}' AND n.driver < pt.driver_below))))
               ) AS ready
          FROM placement_node n
          JOIN placement_pool pl ON pl.id = n.pool_id AND pl.name = s.pool
          JOIN placement_nodefamily f ON f.id = n.family_id AND f.name = s.family
+        CROSS JOIN LATERAL (
+              SELECT n.schedulable AND n.takes IN (
+                         'any', CASE s.shape WHEN 'baremetal' THEN 'baremetal' ELSE 'slices' END
+                     ) AS takes) t
         WHERE n.intended <> CASE s.shape WHEN 'baremetal' THEN 'slices' ELSE 'baremetal' END
        ) a ON true
  WHERE s.state = 'published'

@@ -39,7 +39,7 @@ def slot_accept(*, node_id: UUID, slot_index: int, reason: str, actor: Actor) ->
     slot, rows = acceptable(node, slot_index)
     slot = accept(node, slot, rows, reason=reason, actor=actor)
     if slot.state == SlotState.RETIRED:
-        slots_take(node, TopologyReport.from_json(node.topology), actor=actor)
+        slots_take(node, TopologyReport.from_json(node.topology), actor=actor, again=True)
     lay_out(node)
     node.save(update_fields=["slot_count", "layout", "exclusive_mask"])
     recount(node)

@@ -30,6 +30,7 @@ from placement.models import (
     Slot,
 )
 from placement.node_tasks import TopologyReport, slot_bundle
+from placement.selectors.identity import HEALTH
 from placement.services.candidates import slot_fields
 from placement.services.counting import count_free
 from placement.services.fabric import fabric_take
@@ -170,6 +171,12 @@ def acceptable(node: Node, slot_index: int) -> tuple[Slot, list[IdentityDifferen
     slot = Slot.objects.filter(node=node, index=slot_index, state=SlotState.BLOCKED).first()
     if slot is None:
         raise errors.NotFound
+    if slot.block_owner == HEALTH.as_json():
+        raise DifferenceNotAcceptable(
+            f"Slot {slot_index} is kept from new work for its GPU's health, not for a difference: "
+            f"gpuaas node lift-health {node.name} --gpu {slot.gpu_uuid}.",
+            codes=["health"],
+        )
     live = Claim.objects.filter(
         node_num=node.num, state__in=LIVE, slot_index__in=[slot_index, -1]
     ).count()

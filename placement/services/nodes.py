@@ -19,6 +19,7 @@ from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool,
 from placement.models.maintenance import NoticeKind
 from placement.models.node import Intended
 from placement.selectors.nodes import facts_of
+from placement.services.capabilities import capabilities_approve
 from placement.services.counting import count_cuts, count_free
 from placement.services.identities import one_slot_each_or_refuse
 from placement.services.notices import drain_told
@@ -46,15 +47,16 @@ def locked(node_id: UUID) -> Node:
 
 
 def refold(node: Node) -> Node:
-    """Fold state, drain, health and evidence into ``schedulable``; the row is locked.
+    """Fold state, drain, health and evidence into ``schedulable`` and ``takes``; the row is locked.
 
     The generation rises with every change, so that a decision on the old facts is void.
     """
-    may = schedulable(facts_of([node.pk])[node.pk])
-    if may != node.schedulable:
-        node.schedulable = may
+    facts = facts_of([node.pk])[node.pk]
+    may = schedulable(facts)
+    if (may, facts.takes) != (node.schedulable, node.takes):
+        node.schedulable, node.takes = may, facts.takes
         node.generation += 1
-        node.save(update_fields=["schedulable", "generation"])
+        node.save(update_fields=["schedulable", "takes", "generation"])
         count_cuts(node)
     notify.publish(f"node:{node.pk}")
     return node
@@ -191,10 +193,11 @@ def _family(node: Node, slots: list[Slot], name: str | None) -> NodeFamily:
 def node_approve(
     *, node_id: UUID, actor: Actor, reason: str = "", family: str | None = None
 ) -> Node:
-    """Approve the discovered slots and let the node take work.
+    """Approve the discovered slots and let the node take work of the shapes that it is fit for.
 
-    Verified candidates become approved slots; only those are ever scheduled. Raises
-    DeviceInTwoSlots where one of them has a device that another slot has too.
+    It is promoted for what it is meant for as far as its evidence holds; what does not hold is
+    told in the event and on the node. Verified candidates become approved slots; only those are
+    ever scheduled. Raises DeviceInTwoSlots where one of them has a device that another has too.
     """
     node = locked(node_id)
     if node.state not in (NodeState.VERIFYING, NodeState.READY):
@@ -217,8 +220,10 @@ def node_approve(
         )
     lay_out(node)
     node.save(update_fields=["family", "slot_count", "layout", "exclusive_mask"])
+    said = capabilities_approve(node, actor=actor, reason=reason)
     if node.state == NodeState.VERIFYING:
-        node = advance(node, "approve", actor=actor, reason=reason, facts={"slots": len(waiting)})
+        facts = {"slots": len(waiting), "capabilities": said}
+        node = advance(node, "approve", actor=actor, reason=reason, facts=facts)
     return recount(node)
 
 

@@ -16,6 +16,8 @@ from placement.models.node import Health
 from placement.node_tasks import ObservedAnswer, ObservedReport
 from placement.services.agents import node_actor
 from placement.services.drift import drift_nudge
+from placement.services.evidence import evidence_from_report
+from placement.services.health import health_judge
 from placement.services.nodes import locked, recount, refold
 from placement.services.residue import residue_take
 from placement.states import AllocationState, NodeState
@@ -37,7 +39,8 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
     """Keep the report, compare it with what should be there, and fold the node's health.
 
     Traces of an earlier tenant block the slots that they touch; those that no slot can be
-    told for block the node.
+    told for block the node. What a report says of a GPU is judged with what else is known of it
+    (placement.services.health), and blocks its slot alone where that is enough.
 
     Reports are numbered within a boot; an older one than the last kept changes nothing.
     """
@@ -70,10 +73,13 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
     changed_parts = row.part_kinds != said
     row.part_kinds = said
     changed_slots = residue_take(row, message, conditions, actor=node_actor(row))
+    row.observed = message.to_json()
+    proved = evidence_from_report(row, conditions, actor=node_actor(row))
+    conditions, freed = health_judge(row, conditions)
+    changed_slots = changed_slots or freed
     # What is wrong with some slots only is theirs: the node as a whole is well.
     health = Health.DEGRADED if blocking_codes(conditions) else Health.OK
     changed = (row.health, row.conditions) != (str(health), conditions)
-    row.observed = message.to_json()
     row.observed_at, row.observed_seq, row.last_seen_at = now, message.seq, now
     row.conditions, row.health = conditions, health
     row.save(
@@ -103,7 +109,7 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
         )
     if changed_slots or changed_parts:
         recount(row)
-    elif changed:
+    elif changed or proved:
         refold(row)
     lost = [a.pk for a in held if a.state == AllocationState.ACTIVE and str(a.pk) not in seen]
     if changed or lost:

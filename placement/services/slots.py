@@ -21,6 +21,7 @@ from placement.models.inventory import NicMode
 from placement.models.node import Intended
 from placement.node_tasks import TopologyReport
 from placement.services.candidates import beside, slot_fields
+from placement.services.capabilities import evidence_from_discovery
 from placement.services.identity import WATCH, identity_compare
 from placement.states import NodeState, SlotState
 
@@ -108,13 +109,18 @@ def _known(node: Node, report: TopologyReport, actor: Actor) -> dict[str, Slot]:
     return known
 
 
-def slots_take(node: Node, report: TopologyReport, *, actor: Actor) -> list[str]:
+def slots_take(
+    node: Node, report: TopologyReport, *, actor: Actor, again: bool = False
+) -> list[str]:
     """Turn a report into verified candidates; the node is locked. Returns what differs.
 
     Slots follow the UUIDs of their GPUs and keep their numbers, whatever numbers a report has.
     Candidates follow the report. Approved slots stay as they are: a difference is kept under its
-    name for an operator to decide, and returned in words.
+    name for an operator to decide, and returned in words. ``again``: the report was taken before;
+    then it is no new evidence.
     """
+    if not again:
+        evidence_from_discovery(node, report.to_json(), actor=actor)
     elsewhere = _elsewhere(node, report)
     # A host that is only ever given as a whole hands no device to a machine.
     besides = {} if node.intended == Intended.BAREMETAL else beside(report)

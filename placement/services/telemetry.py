@@ -10,6 +10,7 @@ from gpuaas.kernel import clock
 from placement.models import Node, NodeTelemetry, TelemetryWindow
 from placement.node_tasks import ObservedAnswer, TelemetryReport
 from placement.node_tasks import TelemetryWindow as WireWindow
+from placement.services.health import health_refresh, xids_take
 from placement.services.nodes import locked, versions_seen
 
 RING = 60
@@ -20,7 +21,7 @@ RING = 60
 def telemetry_take(*, node: Node, message: TelemetryReport) -> ObservedAnswer:
     """Keep what is new of a report; a window that is known already changes nothing.
 
-    Only measurements: no state of the host, its slots or its work follows from them here. The
+    The error numbers among them are kept as events, and the GPUs judged by them anew. The
     versions of driver and runtime are kept with the node, for the terms of placement.
     """
     now = clock.db_now()
@@ -36,18 +37,31 @@ def telemetry_take(*, node: Node, message: TelemetryReport) -> ObservedAnswer:
     first = message.windows[0]
     # Its answer was lost on the way: then its losses have been counted too.
     repeated = (first.seq, _time(first.ended_at)) in known
+    told = False
     for window in message.windows:
         ended_at = _time(window.ended_at)
         if (window.seq, ended_at) in known:
             continue
         ring.place = (ring.place + 1) % RING
         _put(row, ring.place, message.boot_id, window, now)
+        told = xids_take(row, message.boot_id, window) or told
     versions_seen(row, driver=message.windows[-1].driver, runtime=message.windows[-1].cuda)
     ring.boot_id, ring.received_at = message.boot_id, now
     if not repeated:
         ring.lost += message.lost
     ring.save()
+    if told or _errors(message.windows[-1]):
+        health_refresh(row)
     return ObservedAnswer(server_time=int(now.timestamp()))
+
+
+def _errors(window: WireWindow) -> bool:
+    """Whether a window counts uncorrectable memory errors."""
+    return any(
+        series.metric == "ecc_uncorrected" and series.last
+        for device in window.devices
+        for series in device.series
+    )
 
 
 def _put(node: Node, place: int, boot_id: str, window: WireWindow, now: datetime) -> None:

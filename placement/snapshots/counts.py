@@ -20,14 +20,14 @@ KEPT = 256
 
 _CENSUS: Final = (
     """
-SELECT count(*)::int, n.state, n.draining, n.health, n.schedulable, n.intended, n.near,
+SELECT count(*)::int, n.state, n.draining, n.health, n.schedulable, n.intended, n.takes, n.near,
        n.driver, n.runtime, n.slot_count, n.free_count, n.nic_free, n.closing,
        max(n.until_s)::bigint, n.own
   FROM (SELECT CASE WHEN NOT n.schedulable AND EXISTS (
                          SELECT FROM placement_defragmentation m
                           WHERE m.host_id = n.id AND m.ended_at IS NULL)
                     THEN 'held' ELSE n.state END AS state,
-               n.health, n.schedulable, n.intended, n.driver, n.runtime, n.slot_count,
+               n.health, n.schedulable, n.intended, n.takes, n.driver, n.runtime, n.slot_count,
                n.free_count, NOT """
     + OPEN_THEN
     + """ AS closing,
@@ -49,8 +49,8 @@ SELECT count(*)::int, n.state, n.draining, n.health, n.schedulable, n.intended, 
     + """) END AS own
           FROM placement_node n
          WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.state <> 'retired') AS n
- GROUP BY n.state, n.draining, n.health, n.schedulable, n.intended, n.near, n.driver, n.runtime,
-          n.slot_count, n.free_count, n.nic_free, n.closing, n.own
+ GROUP BY n.state, n.draining, n.health, n.schedulable, n.intended, n.takes, n.near, n.driver,
+          n.runtime, n.slot_count, n.free_count, n.nic_free, n.closing, n.own
 """
 )
 _kept: OrderedDict[Any, tuple[float, tuple[Group, ...]]] = OrderedDict()
@@ -93,15 +93,16 @@ def census(where: Target, want: Want) -> tuple[Group, ...]:
 
 
 def _group(row: Sequence[Any]) -> Group:
-    hosts, state, draining, health, takes, intended, here, driver, runtime, *counts, own = row
-    slots, free, nic, closing, until_s = counts
+    hosts, state, draining, health, works, intended, takes, here, *rest = row
+    driver, runtime, slots, free, nic, closing, until_s, own = rest
     return Group(
         hosts=hosts,
         state=state,
         draining=draining,
         health=health,
-        schedulable=takes,
+        schedulable=works,
         intended=intended,
+        takes=takes,
         near=here,
         driver=tuple(driver),
         runtime=tuple(runtime),

@@ -83,7 +83,7 @@ _PLACES: Final = (
                 WHERE n.pool_id = pool.id AND n.family_id = family.id AND n.schedulable
                   AND n.free_count >= level.free AND n.free_count <= level.free
                   AND (NOT size.whole OR n.free_count = n.slot_count)
-                  AND n.intended IN ('any', CASE WHEN size.whole THEN 'baremetal'
+                  AND n.takes IN ('any', CASE WHEN size.whole THEN 'baremetal'
                                                  ELSE 'slices' END)
                   AND (NOT size.nic OR bit_count((n.free_mask & n.exclusive_mask)::bit(64))
                                        >= size.slots)

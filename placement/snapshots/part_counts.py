@@ -21,7 +21,7 @@ SELECT count(*)::int, q.*
                     SELECT FROM placement_nodedrain d
                      WHERE d.node_id = n.id AND d.slot_index IS NULL AND d.ended_at IS NULL
                ) AS draining,
-               n.health, n.schedulable, n.intended,
+               n.health, n.schedulable, n.intended, n.takes,
                (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
                    AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
                    AND (%(nodes)s::text[] = '{}' OR n.name = ANY (%(nodes)s)) AS near,
@@ -37,9 +37,9 @@ SELECT count(*)::int, q.*
     + """ AS closing
           FROM placement_cutslot k JOIN placement_node n ON n.id = k.node_id
          WHERE k.pool_id = %(pool)s AND k.family_id = %(family)s AND n.state <> 'retired') AS q
- GROUP BY q.state, q.draining, q.health, q.schedulable, q.intended, q.near, q.driver, q.runtime,
-          q.own, q.cut, q.board, q.used, q.free_milli, q.memory_mib, q.memory_used_mib, q.holder,
-          q.open, q.closing
+ GROUP BY q.state, q.draining, q.health, q.schedulable, q.intended, q.takes, q.near, q.driver,
+          q.runtime, q.own, q.cut, q.board, q.used, q.free_milli, q.memory_mib, q.memory_used_mib,
+          q.holder, q.open, q.closing
 """
 )
 Groups = tuple[tuple[Group, CutState], ...]
@@ -82,15 +82,17 @@ def part_census(where: Target, want: Want) -> Groups:
 
 
 def _group(row: Sequence[Any]) -> tuple[Group, CutState]:
-    slots, state, draining, health, takes, intended, here, driver, runtime, own, *cut = row
+    slots, state, draining, health, works, intended, takes, here, *rest = row
+    driver, runtime, own, *cut = rest
     kind, board, used, free, memory, memory_used, holder, is_open, closing = cut
     group = Group(
         hosts=slots,
         state=state,
         draining=draining,
         health=health,
-        schedulable=takes,
+        schedulable=works,
         intended=intended,
+        takes=takes,
         near=here,
         driver=tuple(driver),
         runtime=tuple(runtime),

@@ -42,7 +42,7 @@ FITS: Final = (
    AND """
     + OPEN_THEN
     + """
-   AND n.intended IN ('any', %(use)s::text)
+   AND n.takes IN ('any', %(use)s::text)
    AND (NOT %(nic)s::bool
         OR bit_count((n.free_mask & n.exclusive_mask)::bit(64)) >= %(slots)s::int)
    AND """
@@ -94,7 +94,7 @@ SELECT n.num FROM placement_node n
  WHERE """
     + _WITHIN
     + """ AND n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
-   AND n.slot_count >= %(slots)s::int AND n.intended IN ('any', %(use)s::text)
+   AND n.slot_count >= %(slots)s::int AND n.takes IN ('any', %(use)s::text)
  ORDER BY EXISTS (SELECT FROM placement_slotresidue r
                    WHERE r.node_id = n.id AND r.state = 'found')
        OR EXISTS (SELECT FROM placement_allocation a

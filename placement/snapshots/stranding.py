@@ -46,7 +46,8 @@ drained AS (
       FROM placement_nodedrain d WHERE d.ended_at IS NULL GROUP BY d.node_id),
 host AS (
     SELECT p.name AS pool, f.name AS family, n.slot_count, n.free_mask, n.layout,
-           n.exclusive_mask, n.intended, n.driver, n.runtime, n.num = ANY (%(kept)s) AS kept,
+           n.exclusive_mask, n.takes AS intended, n.driver, n.runtime,
+           n.num = ANY (%(kept)s) AS kept,
            CASE WHEN n.schedulable AND (n.open_until IS NULL
                                        OR n.open_until > statement_timestamp()) THEN ''
                 WHEN EXISTS (SELECT FROM placement_defragmentation m

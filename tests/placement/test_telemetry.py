@@ -25,12 +25,12 @@ def host(db: None) -> Host:
     return a_host("h1")
 
 
-def window(seq: int, load: int = 50, *, pids: tuple[int, ...] = ()) -> Window:
+def window(seq: int, load: int = 50, *, pids: tuple[int, ...] = (), xid: int = 13) -> Window:
     """A minute of the host's first two GPUs."""
     builder = WindowBuilder("host", seq * 60, seq, driver="550.1", cuda="12.4")
     builder.add("GPU-h1-0", {"gpu_utilisation": present(load)})
     builder.add("GPU-h1-1", {"gpu_utilisation": unknown("gpu_lost")})
-    builder.add_xid("GPU-h1-1", 79, seq * 60)
+    builder.add_xid("GPU-h1-1", xid, seq * 60)
     builder.set_processes([GpuProcess("GPU-h1-0", pid, 1024) for pid in pids])
     return builder.close(seq * 60 + 60)
 
@@ -53,7 +53,7 @@ def test_the_last_window_is_shown_with_its_validity(host: Host) -> None:
     assert (first["slot_index"], first["series"][0]["last"]) == (0, 87)
     assert (second["series"][0]["last"], second["series"][0]["reason"]) == (None, "gpu_lost")
     assert (shown["driver"], shown["lost"], shown["stale"]) == ("550.1", 3, False)
-    assert shown["xids"][0]["xid"] == 79
+    assert shown["xids"][0]["xid"] == 13
     history = selectors.telemetry_history(host.fresh(), "gpu_utilisation")
     mine = [point["last"] for point in history if point["device"] == "GPU-h1-0"]
     assert mine == [20, 87]

@@ -130,6 +130,7 @@ OPTIONAL: dict[str, set[str]] = {
     "node-list": {"pool", "intended", "zone", "block", "rack"},
     "node-join-token": {"ttl_s"},
     "node-approve": {"family"},
+    "node-evidence": {"device", "valid_s", "version"},
     "node-drain": {"slot_index"},
     "node-undrain": {"slot_index"},
     "tenant-list": {"tier", "owner_email"},

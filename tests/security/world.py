@@ -410,6 +410,10 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "scoring-list": {**_REASON, "gap": 1, "fragment": 1, "stranded": 1, "broken": 1},
     "node-accept": {**_REASON, "slot_index": 0},
     "node-cut": {**_REASON, "slot_index": 0, "cut": "whole"},
+    "node-evidence": {**_REASON, "check": "burn_in", "verdict": "pass"},
+    "node-promote": {**_REASON, "capability": "slices"},
+    "node-demote": {**_REASON, "capability": "slices"},
+    "node-lift-health": {**_REASON, "gpu_uuid": "GPU-none"},
     "agent-telemetry": {
         "boot_id": BOOT,
         "windows": [

@@ -26,7 +26,7 @@ from gpuaas.kernel.models.work import ENDED
 from gpuaas.kernel.notify import hub
 from placement import selectors
 from placement.domain.stranding import CAUSES
-from placement.models import Allocation, Node, NodeTask, Pool
+from placement.models import Allocation, Node, NodeCapability, NodeTask, Pool
 from placement.services.fragmentation import fragmentation_list
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -39,6 +39,8 @@ class Collector:
         """Every family."""
         yield self._build()
         yield self._nodes()
+        yield self._capabilities()
+        yield self._devices()
         yield self._allocations()
         yield self._decisions()
         yield from self._queue()
@@ -63,6 +65,26 @@ class Collector:
         )
         for (pool, posture), count in sorted(postures().items()):
             family.add_metric([pool, posture], count)
+        return family
+
+    def _capabilities(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpuaas_node_capabilities",
+            "Nodes by capability and where its promotion stands",
+            labels=["capability", "state"],
+        )
+        rows = NodeCapability.objects.exclude(node__state="retired")
+        grouped = rows.values_list("capability", "state").annotate(n=Count("pk"))
+        for capability, state, count in grouped.order_by("capability", "state"):
+            family.add_metric([capability, state], count)
+        return family
+
+    def _devices(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpuaas_devices", "GPUs by how they are judged", labels=["classification"]
+        )
+        for word, count in sorted(selectors.device_classes().items()):
+            family.add_metric([word], count)
         return family
 
     def _allocations(self) -> Metric:

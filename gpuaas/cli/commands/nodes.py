@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuaas.cli import describe, topology, values
+from gpuaas.cli.commands import fitness
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import NODE, TASK
 from gpuaas.cli.listing import All, Limit, State, show_list
@@ -31,6 +32,7 @@ def register(app: typer.Typer) -> None:
     node = group(app, "node", "Nodes (operators).")
     _reading(node)
     _acting(node)
+    fitness.register(node)
 
 
 def _reading(node: typer.Typer) -> None:

@@ -1,0 +1,292 @@
+"""How does evidence come in, and how is a host promoted for a shape, or taken back?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import transaction
+
+from gpuaas.kernel import clock, errors, events
+from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.transitions import advance
+from placement.domain.readiness import (
+    CAPABILITIES,
+    CHECKS,
+    FAIL,
+    HANDED_IN,
+    PASS,
+    Item,
+)
+from placement.domain.seen import firmware_in, from_report
+from placement.domain.terms import BadVersion, version_of
+from placement.errors import EvidenceNotEnough, NodeStateRefused
+from placement.models import (
+    Node,
+    NodeCapability,
+    NodeFamily,
+    ReadinessEvidence,
+    ReadinessTerms,
+)
+from placement.services.capabilities import (
+    PART,
+    SOLD,
+    capabilities_approve,
+    capabilities_judge,
+    capabilities_of,
+    evidence_keep,
+    promote,
+)
+from placement.services.nodes import discovery_order, locked, need_reason, refold
+from placement.states import CapabilityState
+
+MOST_VALID_S: Final = 5 * 365 * 86_400
+RENEW_AGAIN_S: Final = 600
+_FRESH: Final = timedelta(hours=1)
+"""A report that says the same as before is written down again after this long."""
+
+
+def evidence_from_report(node: Node, conditions: list[dict[str, Any]], *, actor: Actor) -> bool:
+    """Keep what a host's report proves; whether a verdict changed. The node is locked.
+
+    The same answer is written again only when it is an hour old.
+    """
+    now = clock.db_now()
+    said = from_report(conditions, now)
+    known = ReadinessEvidence.objects.filter(node=node, check_name=said.check, device="").first()
+    same = known is not None and (known.verdict, known.reason) == (said.verdict, said.reason)
+    if same and known is not None and now - known.observed_at < _FRESH:
+        return False
+    evidence_keep(node, [said], actor=actor)
+    return capabilities_judge(node)
+
+
+@transaction.atomic
+def evidence_give(
+    *,
+    node_id: UUID,
+    check: str,
+    verdict: str,
+    reason: str,
+    actor: Actor,
+    device: str = "",
+    valid_s: int | None = None,
+    version: str = "",
+) -> ReadinessEvidence:
+    """Hand in what somebody has found out about a host: a burn-in, a firmware, its fabric.
+
+    ``valid_s``: seconds for which it is good; None: as long as the family's terms say. Raises
+    InvalidRequest for a check that is read from the host, and ReasonMissing.
+    """
+    why = need_reason(reason)
+    if check not in HANDED_IN:
+        told = "is read from the host" if check in CHECKS else "is not known"
+        raise errors.InvalidRequest(
+            f"{check[:40]} {told}; {', '.join(HANDED_IN)} can be handed in.",
+            errors=(errors.FieldError("/check", "not_allowed", f"one of {', '.join(HANDED_IN)}"),),
+        )
+    if verdict not in (PASS, FAIL):
+        raise errors.InvalidRequest(
+            errors=(errors.FieldError("/verdict", "unknown", f"{PASS} or {FAIL}"),)
+        )
+    if valid_s is not None and not 60 <= valid_s <= MOST_VALID_S:
+        raise errors.InvalidRequest(
+            errors=(errors.FieldError("/valid_s", "out_of_range", f"60 to {MOST_VALID_S}"),)
+        )
+    if version and not (check == "firmware" and firmware_in(version)):
+        raise errors.InvalidRequest(
+            errors=(
+                errors.FieldError(
+                    "/version", "bad_format", "of a firmware only, in hexadecimal parts with dots"
+                ),
+            )
+        )
+    node, now = locked(node_id), clock.db_now()
+    item = Item(
+        check,
+        verdict,
+        now,
+        source="operator",
+        device=device,
+        reason=why,
+        version=firmware_in(version),
+        expires_at=None if valid_s is None else now + timedelta(seconds=valid_s),
+        facts={"version": version} if version else {},
+    )
+    evidence_keep(node, [item], actor=actor, given_by=actor)
+    capabilities_judge(node)
+    refold(node)
+    return ReadinessEvidence.objects.get(node=node, check_name=check, device=device)
+
+
+def _capability(node: Node, capability: str) -> NodeCapability:
+    if capability not in CAPABILITIES:
+        words = ", ".join(CAPABILITIES)
+        raise errors.InvalidRequest(
+            errors=(errors.FieldError("/capability", "unknown", f"one of {words}"),)
+        )
+    return capabilities_of(node)[capability]
+
+
+@transaction.atomic
+def node_promote(*, node_id: UUID, capability: str, reason: str, actor: Actor) -> NodeCapability:
+    """Decide that a host may be sold in this shape, on evidence that holds.
+
+    Repeating it changes nothing. Raises NodeStateRefused before the host is approved, and
+    EvidenceNotEnough with every check that misses.
+    """
+    why = need_reason(reason)
+    node = locked(node_id)
+    if node.state not in SOLD:
+        raise NodeStateRefused(f"{node.name} is {node.state}; approve it first.", state=node.state)
+    _capability(node, capability)
+    capabilities_judge(node)
+    row = _capability(node, capability)
+    if row.misses:
+        told = "; ".join(
+            f"{m['check']}{' of ' + m['device'] if m['device'] else ''} {m['standing']}: "
+            f"{m['reason']}"
+            for m in row.misses
+        )
+        raise EvidenceNotEnough(
+            f"{node.name} cannot be promoted for {capability}: {told}."[:900],
+            capability=capability,
+            misses=row.misses,
+        )
+    if row.state != CapabilityState.PROMOTED:
+        row = promote(row, node, actor=actor, reason=why)
+    refold(node)
+    return row
+
+
+@transaction.atomic
+def node_demote(*, node_id: UUID, capability: str, reason: str, actor: Actor) -> NodeCapability:
+    """Decide that nothing new of this shape is placed on a host; what runs goes on.
+
+    Only a person promotes it again. Repeating it changes nothing.
+    """
+    why = need_reason(reason)
+    node = locked(node_id)
+    row = _capability(node, capability)
+    if row.state != CapabilityState.DEMOTED:
+        row = advance(
+            row,
+            "demote",
+            actor=actor,
+            reason=why,
+            changes={
+                "decided_by": actor.as_json(),
+                "decided_at": clock.db_now(),
+                "decision": why,
+            },
+            facts={"node": node.name, "capability": capability},
+        )
+        refold(node)
+    return row
+
+
+def _refuse(field: str, code: str, text: str) -> errors.InvalidRequest:
+    return errors.InvalidRequest(
+        f"{field}: {text}.", errors=(errors.FieldError(f"/{field}", code, text),)
+    )
+
+
+@transaction.atomic
+def readiness_terms_set(
+    *,
+    family: str,
+    required: Mapping[str, Mapping[str, int | None]],
+    reason: str,
+    actor: Actor,
+    driver_min: str = "",
+    firmware_min: str = "",
+    auto_promote: bool = False,
+) -> ReadinessTerms:
+    """What hosts of a family (empty: of every family without own terms) need, from now on.
+
+    ``required``: for each capability its checks, with seconds for which each is good, or None.
+    Its hosts are judged anew by the next sweep. Raises InvalidRequest, naming the field.
+    """
+    why = need_reason(reason)
+    found = NodeFamily.objects.filter(name=family).first() if family else None
+    if family and found is None:
+        raise _refuse("family", "unknown", "no family of this name")
+    for capability, checks in required.items():
+        if capability not in CAPABILITIES:
+            raise _refuse("required", "unknown", f"one of {', '.join(CAPABILITIES)}")
+        for check, valid_s in checks.items():
+            if check not in CHECKS:
+                raise _refuse("required", "unknown", f"{check[:40]} is none of {', '.join(CHECKS)}")
+            if valid_s is not None and not 60 <= valid_s <= MOST_VALID_S:
+                raise _refuse("required", "out_of_range", f"60 to {MOST_VALID_S} seconds")
+    try:
+        driver = list(version_of(driver_min)) if driver_min else []
+    except BadVersion as bad:
+        raise _refuse("driver_min", "bad_format", str(bad)) from bad
+    if firmware_min and not firmware_in(firmware_min):
+        raise _refuse("firmware_min", "bad_format", "hexadecimal numbers with dots between them")
+    said: dict[str, Any] = {
+        "required": {c: dict(checks) for c, checks in required.items()},
+        "driver_min": driver,
+        "firmware_min": firmware_min,
+        "auto_promote": auto_promote,
+    }
+    row = ReadinessTerms.objects.select_for_update().filter(family=found).first()
+    before = None if row is None else {field: getattr(row, field) for field in said}
+    row = row or ReadinessTerms(family=found, version=0)
+    for field, value in said.items():
+        setattr(row, field, value)
+    row.version += 1
+    row.save()
+    events.record(
+        kind="placement.readinessterms.set",
+        subject=row,
+        actor=actor,
+        before=before,
+        after={"family": family, **said},
+        reason=why,
+    )
+    due = NodeCapability.objects.exclude(state=CapabilityState.DEMOTED)
+    due = due.filter(node__family=found) if found else due
+    due.update(rejudge=True)
+    return row
+
+
+def readiness_sweep() -> int:
+    """Judge anew what time or new terms may have changed, and look again at hosts in good time.
+
+    Returns how many hosts were judged. A host that was approved by an older control plane has no
+    capability yet: it is treated as one that is approved now.
+    """
+    now = clock.db_now()
+    due = NodeCapability.objects.filter(state=CapabilityState.PROMOTED, holds_until__lte=now)
+    due = due | NodeCapability.objects.filter(rejudge=True)
+    ids = list(due.values_list("node_id", flat=True).distinct()[:200])
+    for node_id in ids:
+        with transaction.atomic():
+            node = locked(node_id)
+            NodeCapability.objects.filter(node=node).update(rejudge=False)
+            capabilities_judge(node)
+            refold(node)
+    new = Node.objects.filter(state__in=SOLD, capabilities__isnull=True)
+    for node_id in list(new.values_list("pk", flat=True)[:200]):
+        with transaction.atomic():
+            node = locked(node_id)
+            capabilities_approve(node, actor=PART, reason="approved before it had capabilities")
+            refold(node)
+    _renew()
+    return len(ids)
+
+
+def _renew() -> None:
+    """Order a discovery where evidence is near its end, so that a host that is well stays sold."""
+    now = clock.db_now()
+    rows = NodeCapability.objects.filter(renew_at__lte=now, node__state__in=SOLD)
+    for node_id in set(rows.values_list("node_id", flat=True)[:200]):
+        with transaction.atomic():
+            discovery_order(locked(node_id))
+            NodeCapability.objects.filter(node_id=node_id).update(
+                renew_at=now + timedelta(seconds=RENEW_AGAIN_S)
+            )

@@ -1,0 +1,67 @@
+"""What is known of a host's fitness and required of it, as the rules read it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from placement.domain.readiness import DEFAULT, Item, Requirement, Terms
+from placement.domain.seen import firmware_in
+from placement.models import Node, ReadinessEvidence, ReadinessTerms
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What is required of a node, and whether it is promoted without being asked."""
+
+    terms: Terms
+    auto: bool
+    version: int
+    """0: nobody has set terms."""
+
+
+def terms_of(node: Node) -> InForce:
+    """The family's own terms, else those of every family, else the product's."""
+    rows = {
+        row.family_id: row
+        for row in ReadinessTerms.objects.filter(family__isnull=True)
+        | ReadinessTerms.objects.filter(family=node.family_id)
+    }
+    row = rows.get(node.family_id) or rows.get(None)
+    return InForce(DEFAULT, False, 0) if row is None else as_terms(row)
+
+
+def as_terms(row: ReadinessTerms) -> InForce:
+    """A row of terms as the rules read it."""
+    at_least = {"driver": tuple(row.driver_min), "firmware": firmware_in(row.firmware_min)}
+    terms = {
+        capability: tuple(
+            Requirement(
+                check,
+                valid_s,
+                at_least=at_least.get(check, ()),
+                unless_failed=check == "runtime",
+            )
+            for check, valid_s in required.items()
+        )
+        for capability, required in row.required.items()
+    }
+    return InForce(terms, row.auto_promote, row.version)
+
+
+def items_of(rows: Iterable[ReadinessEvidence]) -> list[Item]:
+    """Rows of evidence as the rules read them."""
+    return [
+        Item(
+            check=row.check_name,
+            verdict=row.verdict,
+            observed_at=row.observed_at,
+            source=row.source,
+            device=row.device,
+            reason=row.reason,
+            version=tuple(row.version),
+            expires_at=row.expires_at,
+            facts=row.facts,
+        )
+        for row in rows
+    ]
