@@ -65,7 +65,7 @@ class Migration(migrations.Migration):
     """Evidence with expiry, promotion by capability, error numbers and the health of devices."""
 
     dependencies = [
-        ("placement", "0017_defragmentation"),
+        ("placement", "0018_fabric_seen"),
     ]
 
     operations = [
