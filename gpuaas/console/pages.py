@@ -120,6 +120,8 @@ class ConsolePage(OperatorView):
                     link("Nodes", "nodes", "node", waiting["nodes"]),
                     link("Node tasks", "tasks", "task"),
                     link("Fragmentation", "fragmentation", "gauge"),
+                    link("Make room", "defrag", "broom"),
+                    link("Placement terms", "placement-terms", "list"),
                 ),
             ),
             Section(

@@ -12,6 +12,7 @@ from gpuaas.console.views import (
     caps,
     cohorts,
     decisions,
+    defrag,
     ending,
     envelopes,
     fragmentation,
@@ -26,6 +27,7 @@ from gpuaas.console.views import (
     standing,
     storage,
     tenants,
+    terms,
     tiers,
 )
 
@@ -33,6 +35,15 @@ app_name = "console"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.Home.as_view(), name="home"),
     path("fleet/", home.Fleet.as_view(), name="fleet"),
+    path("defrag/", defrag.Defrag.as_view(), name="defrag"),
+    path("defrag/policies/<slug:pool>/", defrag.DefragPolicyPage.as_view(), name="defrag-policy"),
+    path("placement-terms/", terms.PlacementTerms.as_view(), name="placement-terms"),
+    path(
+        "placement-terms/<str:noun>/<str:name>/",
+        terms.PlacementTermsPage.as_view(),
+        name="placement-terms-one",
+    ),
+    path("scoring/", terms.ScoringPage.as_view(), name="scoring"),
     path("fragmentation/", fragmentation.Fragmentation.as_view(), name="fragmentation"),
     path("nodes/", nodes.Nodes.as_view(), name="nodes"),
     path("nodes/<str:name>/", nodes.NodePage.as_view(), name="node"),

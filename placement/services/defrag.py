@@ -58,6 +58,11 @@ class Picture:
     before: list[str]
     after: list[str]
 
+    @property
+    def states(self) -> tuple[list[str], list[str]]:
+        """Before, then after."""
+        return self.before, self.after
+
 
 @dataclass(frozen=True, slots=True)
 class DefragPlan:

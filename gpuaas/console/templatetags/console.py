@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from django import template
@@ -52,6 +53,13 @@ def term(value: Any, name: str) -> str:
     if name.endswith("_s"):
         return formats.span(value)
     return str(value).replace("_", " ")
+
+
+@register.filter
+def tally(states: list[str]) -> str:
+    """How many of each state, in words: ``4 held, 4 free``."""
+    counted = Counter(states)
+    return ", ".join(f"{count} {state}" for state, count in counted.items())
 
 
 @register.filter
