@@ -31,7 +31,7 @@ class Exact(forms.CharField):
         text = super().clean(value)
         if not text:
             return None
-        if not re.fullmatch(rf"\d{{1,{self.whole}}}(?:\.\d{{1,{self.places}}})?", text):
+        if not re.fullmatch(rf"\d{{1,{self.whole}}}(?:\.\d{{1,{self.places}}})?", text, re.ASCII):
             raise ValidationError(self.told)
         whole, _, rest = text.partition(".")
         return int(whole) * 10**self.places + int(rest.ljust(self.places, "0") or 0)
@@ -60,3 +60,13 @@ class Money(Exact):
 
     whole, places = 10, 6
     told = "An amount such as 2500 or 99.95, with no sign or exponent."
+
+
+class Whole(forms.IntegerField):
+    """A whole number in the digits 0 to 9: other scripts' digits are not taken for them."""
+
+    def to_python(self, value: Any) -> int | None:
+        """The number, or None where it may be left empty."""
+        if isinstance(value, str) and not value.isascii():
+            raise ValidationError("A whole number in the digits 0 to 9.", code="invalid")
+        return super().to_python(value)

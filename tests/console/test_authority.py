@@ -94,6 +94,18 @@ def test_what_changes_between_the_look_and_the_lock_is_refused_and_named(
     assert Envelope.objects.get(tenant=fleet.acme.tenant).nominal_milli == 70_000
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("nominal_milli", "\uff11\uff12"), ("nominal_milli", "1e3"), ("drain_after_h", "\u0663")],
+)
+def test_digits_of_other_scripts_are_not_taken_for_numbers(
+    fleet: Fleet, field: str, value: str
+) -> None:
+    answer = fleet.browser().send(AUTHORITY, terms(**{field: value}))
+    assert answer.status_code == 400
+    assert f'id="id_{field}_error"' in text_of(answer)
+
+
 def test_a_neighbour_that_could_borrow_less_is_named_before(fleet: Fleet) -> None:
     cohort_create(name="lab", actor=OPERATOR)
     globex = a_tenant("globex", envelope_slots=2)

@@ -5,6 +5,7 @@ Each race runs on two connections of a real Postgres, released together by a bar
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,8 @@ from tests.tenants.worlds import findings
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROUNDS = 6
+ROUNDS = int(os.environ.get("RACE_ROUNDS", "6"))
+"""More for a campaign: ``RACE_ROUNDS=500 pytest tests/tenants/test_races.py``."""
 
 
 def race(*runners: Callable[[], object]) -> list[str]:

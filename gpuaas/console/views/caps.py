@@ -15,7 +15,7 @@ from admission.states import RequestState
 from gpuaas.console.acts import ReasonForm, Words
 from gpuaas.console.views.one_tenant import OneTenant
 from gpuaas.console.views.tenants import live_of
-from gpuaas.ui.amounts import Money
+from gpuaas.ui.amounts import Money, Whole
 from placement.models import Node
 from tenants.models import Shape, TenantCaps
 from tenants.services.caps import COUNTS, LISTS, MONEY, caps_set
@@ -24,10 +24,10 @@ from tenants.services.caps import COUNTS, LISTS, MONEY, caps_set
 class CapsForm(ReasonForm):
     """Every cap; an empty one is no limit."""
 
-    allocations = forms.IntegerField(label="Live allocations at once", required=False, min_value=0)
-    slots_per_request = forms.IntegerField(label="Slots a request", required=False, min_value=1)
-    waiting = forms.IntegerField(label="Requests that wait at once", required=False, min_value=0)
-    best_band = forms.IntegerField(
+    allocations = Whole(label="Live allocations at once", required=False, min_value=0)
+    slots_per_request = Whole(label="Slots a request", required=False, min_value=1)
+    waiting = Whole(label="Requests that wait at once", required=False, min_value=0)
+    best_band = Whole(
         label="Most urgent priority band",
         required=False,
         min_value=0,
@@ -52,7 +52,7 @@ class CapsForm(ReasonForm):
     spend_hard_micro = Money(
         label="Spend a month, hard", required=False, help_text="What would pass it is refused."
     )
-    seen_version = forms.IntegerField(widget=forms.HiddenInput, required=False, min_value=0)
+    seen_version = Whole(widget=forms.HiddenInput, required=False, min_value=0)
 
     def __init__(self, *args: Any, zones: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -15,7 +15,7 @@ from gpuaas.console.acts import ReasonForm, SeenForm
 from gpuaas.console.impact import Impact, envelope_impact, stale
 from gpuaas.console.views.one_tenant import OneTenant
 from gpuaas.kernel import errors
-from gpuaas.ui.amounts import Units
+from gpuaas.ui.amounts import Units, Whole
 from gpuaas.ui.quota import shares_of
 from tenants.models import Envelope, EnvelopeVersion, OnExcess, QuotaCounter, ResourceClass, Tenant
 from tenants.selectors import envelope_versions
@@ -58,7 +58,7 @@ class TermsForm(SeenForm):
             (OnExcess.DRAIN, "drains: the newest is released after the delay"),
         ],
     )
-    drain_after_h = forms.IntegerField(
+    drain_after_h = Whole(
         label="Drain begins after (hours)",
         min_value=0,
         max_value=LONGEST_DRAIN_S // HOUR_S,

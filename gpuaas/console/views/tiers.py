@@ -16,6 +16,7 @@ from django.urls import reverse
 from gpuaas.console.acts import Again, ReasonForm, SeenForm
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel.models import Event
+from gpuaas.ui.amounts import Whole
 from gpuaas.ui.frame import Crumb
 from placement.selectors import leases_of_tier
 from tenants.domain.tiers import ISOLATIONS, PREEMPTIONS, TERMS, Preview
@@ -38,30 +39,30 @@ GONE = (TenantState.DELETED, TenantState.REJECTED)
 class TermsForm(ReasonForm):
     """Every term of a tier; their ranges are the service's own."""
 
-    availability_ppm = forms.IntegerField(
+    availability_ppm = Whole(
         label="Availability (parts per million)",
         help_text="999000 is 99.9 %. 0 promises nothing.",
     )
-    provision_target_s = forms.IntegerField(label="Time to provision (seconds)")
-    throughput_floor_permille = forms.IntegerField(
+    provision_target_s = Whole(label="Time to provision (seconds)")
+    throughput_floor_permille = Whole(
         label="Throughput (per mille of what is expected)", help_text="0 promises nothing."
     )
-    priority_band = forms.IntegerField(label="Priority band", help_text="0 goes first.")
+    priority_band = Whole(label="Priority band", help_text="0 goes first.")
     preemptible = forms.BooleanField(label="May be preempted", required=False)
     preemption = forms.ChoiceField(
         label="When it may be preempted",
         choices=[(name, name.replace("_", " ")) for name in PREEMPTIONS],
     )
-    protected_run_s = forms.IntegerField(
+    protected_run_s = Whole(
         label="Protected run time (seconds)", help_text="Not preempted before it ran so long."
     )
-    checkpoint_grace_s = forms.IntegerField(
+    checkpoint_grace_s = Whole(
         label="Checkpoint grace (seconds)", help_text="Between the warning and the end."
     )
     isolation = forms.ChoiceField(
         label="Isolation, at least", choices=[(name, name) for name in ISOLATIONS]
     )
-    degradation_rank = forms.IntegerField(
+    degradation_rank = Whole(
         label="Degradation rank", help_text="Lower degrades first when something has to give."
     )
     credit_ladder = forms.CharField(

@@ -17,6 +17,7 @@ from admission.states import WorkloadState
 from gpuaas.kernel import errors
 from gpuaas.portal.pages import TenantPage
 from gpuaas.portal.typed import names
+from gpuaas.ui.amounts import Whole
 from gpuaas.ui.forms import refuse
 from gpuaas.ui.frame import Crumb
 from gpuaas.ui.paging import part_of
@@ -64,7 +65,7 @@ class ScaleForm(forms.Form):
     """How many shall run."""
 
     title = "Scale"
-    replicas = forms.IntegerField(label="Replicas", min_value=1, max_value=service.MOST_REPLICAS)
+    replicas = Whole(label="Replicas", min_value=1, max_value=service.MOST_REPLICAS)
     partial = forms.BooleanField(label="Take as many as there is room for", required=False)
     wait = forms.BooleanField(label="Wait in the queue if it must", required=False)
 
@@ -73,7 +74,7 @@ class BatchSizeForm(forms.Form):
     """How much a model takes at once."""
 
     title = "Change the batch size"
-    batch_size = forms.IntegerField(label="Batch size", min_value=1, max_value=service.MOST_BATCH)
+    batch_size = Whole(label="Batch size", min_value=1, max_value=service.MOST_BATCH)
 
 
 class SharingForm(forms.Form):
@@ -87,7 +88,7 @@ class PriorityForm(forms.Form):
     """How urgent it is."""
 
     title = "Change the priority"
-    band = forms.IntegerField(
+    band = Whole(
         label="Band", min_value=0, max_value=32_767, help_text="0 goes first; your tier has a best."
     )
 
