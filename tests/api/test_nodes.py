@@ -8,7 +8,7 @@ from gpuaas.kernel import clock
 from placement.audits.claims import claims
 from placement.models import JoinToken, Node
 from tests.api.client import Caller, caller_of, operator_caller, order_body
-from tests.builders import a_catalogue, a_host, a_report, a_tenant
+from tests.builders import a_catalogue, a_host, a_parts_catalogue, a_report, a_tenant
 
 pytestmark = pytest.mark.django_db
 LEFT = "01900000-0000-7000-8000-000000000001"
@@ -221,3 +221,53 @@ def test_allocations_page_with_a_fixed_number_of_queries(
     for path in ("/allocations", "/operations", "/admission-requests"):
         with django_assert_max_num_queries(14):  # type: ignore[operator]  # pytest-django's
             assert len(acme.get(path).json()["items"]) == 5
+
+
+def test_a_slot_is_cut_and_shows_its_parts(operator: Caller) -> None:
+    a_parts_catalogue()
+    a_host(parts=("mig",))
+    cut = {"slot_index": 2, "cut": "mig", "reason": "small jobs"}
+    assert operator.post("/nodes/host-1/actions/cut", {**cut, "cut": "half"}).status_code == 400
+    refused = operator.post("/nodes/host-1/actions/cut", {**cut, "cut": "share"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "part_unsupported")
+    done = operator.post("/nodes/host-1/actions/cut", cut)
+    assert (done.status_code, done.json()["slots_free"]) == (200, 7)
+    assert done.json()["part_kinds"] == ["mig"]
+    acme = caller_of(a_tenant("acme"))
+    offers = {offer["sku"]: offer for offer in acme.get("/offers").json()["items"]}
+    assert (offers["h100.1g"]["part_profile"], offers["h100.1g"]["available_now"]) == ("1g.10gb", 7)
+    assert (offers["h100.third"]["reason"], offers["h100.third"]["part_milli"]) == (
+        "never_fits",
+        300,
+    )
+    placed = acme.post(
+        "/projects/default/allocations", {"sku": "h100.1g", "name": "small", "ssh_keys": []}
+    )
+    assert placed.status_code == 202
+    slot = operator.get("/nodes/host-1/slots").json()["items"][2]
+    assert (slot["cut"], slot["free_milli"], slot["claim"]) == ("mig", 875, None)
+    [part] = slot["parts"]
+    assert (part["part"], part["spans"]) == ("1g.10gb@6:1", [[750, 875]])
+    assert part["tenant"]["name"] == "acme"
+    busy = operator.post("/nodes/host-1/actions/cut", {**cut, "cut": "whole"})
+    assert (busy.status_code, busy.json()["code"]) == (409, "slot_in_use")
+
+
+def test_an_sku_that_is_a_part_says_which(operator: Caller) -> None:
+    body = {
+        "name": "half",
+        "title": "Half",
+        "shape": "mig",
+        "family": "h100x8",
+        "resource_class": "h100-slot",
+        "hour_micro": 1,
+    }
+    missing = operator.post("/skus", body)
+    assert missing.status_code == 400
+    assert [e["pointer"] for e in missing.json()["errors"]] == ["/part_profile"]
+    several = operator.post("/skus", {**body, "part_profile": "3g.40gb", "slots_max": 2})
+    assert [e["pointer"] for e in several.json()["errors"]] == ["/slots_max"]
+    made = operator.post("/skus", {**body, "part_profile": "3g.40gb"})
+    assert (made.status_code, made.json()["isolation"]) == (201, "mig")
+    wrong = operator.post("/skus", {**body, "name": "slice", "shape": "gpu_slice", "part_milli": 5})
+    assert [e["pointer"] for e in wrong.json()["errors"]] == ["/part_milli"]

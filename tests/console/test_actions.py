@@ -14,6 +14,7 @@ from placement import states
 from placement.models import Node, NodeDrain, Slot
 from placement.selectors import posture_of
 from tenants.models import Tenant
+from tests.builders import a_report
 from tests.console.conftest import Fleet
 from tests.portal.conftest import Browser
 
@@ -205,3 +206,22 @@ def test_a_fleets_strip_shows_residue_on_its_slot(fleet: Fleet) -> None:
     (strip,) = strips_of([fleet.host.fresh()])
     assert "2 cleanup blocked" in strip.words
     assert (strip.free, fleet.host.fresh().free_count) == (4, 4)
+
+
+def test_a_slot_is_cut_from_the_node_s_page(fleet: Fleet) -> None:
+    browser = fleet.browser()
+    assert "Sell one slot whole" not in browser.get("/console/nodes/host-1/").content.decode()
+    Node.objects.filter(pk=fleet.host.node.pk).update(topology=a_report("host-1").to_json())
+    fleet.host.parts = ("mig",)
+    fleet.host.report()
+    page = browser.get("/console/nodes/host-1/").content.decode()
+    assert "is in no slice any more" in page
+    address = "/console/nodes/host-1/slot/"
+    wish = {"slot": "7", "do": "cut", "cut": "mig", "reason": "small jobs"}
+    assert browser.send(address, wish).status_code == 302
+    assert Slot.objects.get(node=fleet.host.node, index=7).cut == "mig"
+    event = Event.objects.get(kind="placement.node.cut")
+    assert (event.reason, event.actor["name"]) == ("small jobs", "op@platform.test")
+    page = browser.get("/console/nodes/host-1/").content.decode()
+    assert "Parts of GPUs, the same as a table" in page
+    assert "1000/1000" in page

@@ -9,6 +9,7 @@ from django.db import IntegrityError, connection, transaction
 
 from gpuaas.kernel.errors import InvalidRequest, ProductError
 from gpuaas.kernel.models import Event
+from placement.audits.parts import parts
 from placement.errors import GpuUnknown, NeverFits, PartUnsupported, SkuUnavailable, SlotInUse
 from placement.models import Claim, ClaimDevice, CutSlot, GpuDevice, Node, NodeTask, Slot
 from placement.services import allocations, cuts, nodes, queue, workloads
@@ -331,3 +332,51 @@ def test_the_database_refuses_what_the_product_would_never_write(host: Host) -> 
             "node_num, slot_id, slot_index, '{[1000,2000)}', resource_class_id, 1000, 'reserved', "
             "1, 'tenant', 1, '', 0 FROM placement_claim"
         )
+
+
+CORRUPTIONS = {
+    "cut_state_wrong": "UPDATE placement_cutslot SET free_milli = 1 WHERE cut = 'mig'",
+    "cut_row_differs": "UPDATE placement_slot SET cut = 'mig' WHERE index = 5",
+    "part_on_uncut_slot": "UPDATE placement_slot SET cut = 'whole' WHERE index = 1",
+    "parent_held_beside_part": (
+        "INSERT INTO placement_claimdevice (claim_id, uid, live) "
+        "SELECT c.id, 'gpu:' || s.gpu_uuid, true FROM placement_claim c, placement_slot s "
+        "WHERE s.index = 1 AND c.slot_index = 2"
+    ),
+    "instance_not_held": "UPDATE placement_claimdevice SET live = false WHERE uid LIKE 'mig:%'",
+    "shares_exceed_gpu": (
+        "UPDATE placement_claim SET part = part || '{\"memory_mib\": 100000}' WHERE slot_index = 2"
+    ),
+    "part_span_wrong": "UPDATE placement_claim SET span = '{[1000,1250)}' WHERE slot_index = 1",
+    "instances_conflict": (
+        'UPDATE placement_claim SET part = part || \'{"profile": "1g.5gb"}\' WHERE slot_index = 1'
+    ),
+}
+
+
+@pytest.mark.parametrize("code", sorted(CORRUPTIONS))
+def test_each_corruption_of_parts_is_found(host: Host, code: str) -> None:
+    cut_slots(host, "mig", 1)
+    cut_slots(host, "share", 2)
+    acme = a_tenant()
+    _lease(acme, host, "h100.1g")
+    _lease(acme, host, "h100.third")
+    assert parts() == []
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(CORRUPTIONS[code])
+    assert code in {finding.code for finding in parts()}
+
+
+def test_a_workload_shares_by_the_shape_that_it_runs_on(host: Host) -> None:
+    cut_slots(host, "mig", 1)
+    acme = a_tenant()
+    order = workloads.WorkloadOrder(kind="job", name="small", sku="h100.1g")
+    ticket = workloads.workload_create(
+        tenant_id=acme.tenant.pk, project_id=acme.project.pk, order=order, actor=acme.actor
+    )
+    assert ticket.workload_id is not None
+    workloads.gpu_sharing(workload_id=ticket.workload_id, mode="mig", actor=acme.actor)
+    for mode in ("shared", "none"):
+        with pytest.raises(ProductError) as refused:
+            workloads.gpu_sharing(workload_id=ticket.workload_id, mode=mode, actor=acme.actor)
+        assert refused.value.code == "sharing_not_eligible"
