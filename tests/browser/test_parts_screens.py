@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
+from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from placement.models import Node, Slot
@@ -20,7 +21,10 @@ from tests.builders import (
 )
 
 
-def test_a_node_shows_its_parts_and_cuts_a_slot(live_server: LiveServer, page: Page) -> None:
+def test_a_node_shows_its_parts_and_cuts_a_slot(
+    live_server: LiveServer, page: Page, settings: Settings
+) -> None:
+    settings.OPERATOR_FACTOR_GRACE = True
     a_catalogue()
     a_parts_catalogue()
     host = a_host(parts=BOTH_KINDS)
@@ -40,7 +44,7 @@ def test_a_node_shows_its_parts_and_cuts_a_slot(live_server: LiveServer, page: P
     )
     sign_in(page, live_server.url, operator.email)
     for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # one of its words
+        page.emulate_media(color_scheme=scheme)
         page.goto(f"{live_server.url}/console/nodes/host-1/")
         expect(page.locator("svg.picture .strip")).to_have_count(3)
         expect(page.locator("svg.picture .part")).to_have_count(5)
