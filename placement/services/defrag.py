@@ -13,11 +13,11 @@ from admission.models import Action, Workload
 from gpuaas.kernel import clock, errors, events, ids, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import WorkflowRun
+from placement.defrag_errors import DefragOff, DefragPlanStale, NoDefragPlan
 from placement.domain.defrag import Budget, MovePlan, NoMoves, Piece, plan_moves
 from placement.domain.fit import Want
 from placement.domain.spans import indices
 from placement.domain.stranding import Sold
-from placement.errors import DefragOff, DefragPlanStale, NoDefragPlan
 from placement.models import Defragmentation, DefragPolicy, Node, NodeFamily, Pool
 from placement.services import requests
 from placement.services.nodes import locked, need_reason, refold

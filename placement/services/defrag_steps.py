@@ -12,7 +12,7 @@ from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.errors import ProductError
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.workflow import Done, Fail, Outcome, Wait
-from placement.errors import DefragPlanStale
+from placement.defrag_errors import DefragPlanStale
 from placement.models import Allocation, Claim, Defragmentation
 from placement.services.allocations import ask_place
 from placement.services.bundle import Item

@@ -16,7 +16,7 @@ from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import errors, workflow
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.ui.frame import Crumb
-from placement.errors import DefragPlanStale
+from placement.defrag_errors import DefragPlanStale
 from placement.models import Defragmentation, Pool
 from placement.services import defrag
 from tenants.selectors import sku_list
