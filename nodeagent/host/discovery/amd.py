@@ -6,8 +6,10 @@ would have told is unknown, with the reason.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,8 @@ from nodeagent.host.nvml.device import bounded, plain_text
 from nodeagent.topology.pci import normal_address
 
 _MOST_MEMORY = 2**50
+# Discovery and telemetry may come at once; a module is imported by one of them.
+_TURN = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -39,44 +43,57 @@ class AmdReading:
 
 def read_amd() -> AmdReading:
     """Ask the library, if there is one. Never raises."""
+    with opened() as (library, reason):
+        if library is None:
+            return AmdReading({}, reason)
+        handles = ask(library.amdsmi_get_processor_handles)
+        if handles.value is None:
+            return AmdReading({}, "library_unusable")
+        found = (_read(library, handle) for handle in handles.value)
+        return AmdReading({gpu.pci: gpu for gpu in found if gpu is not None})
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[tuple[Any, str]]:
+    """The library while inside; None, and why, where it cannot be used."""
     try:
-        library: Any = importlib.import_module("amdsmi")
-        library.amdsmi_init()
+        with _TURN:
+            library: Any = importlib.import_module("amdsmi")
+            library.amdsmi_init()
     except ImportError:
-        return AmdReading({}, "library_missing")
+        yield None, "library_missing"
+        return
     except Exception:
         # The binding loads its C library while it is imported and raises what it likes then.
-        return AmdReading({}, "library_unusable")
+        yield None, "library_unusable"
+        return
     try:
-        handles = list(library.amdsmi_get_processor_handles())
-        found = (_read(library, handle) for handle in handles)
-        return AmdReading({gpu.pci: gpu for gpu in found if gpu is not None})
-    except Exception:
-        return AmdReading({}, "library_unusable")
+        yield library, ""
     finally:
-        _ask(library.amdsmi_shut_down)
+        ask(library.amdsmi_shut_down)
 
 
 def _read(library: Any, handle: Any) -> AmdGpu | None:
-    bdf = _ask(library.amdsmi_get_gpu_device_bdf, handle).value
+    bdf = ask(library.amdsmi_get_gpu_device_bdf, handle).value
     pci = normal_address(str(bdf)) if bdf is not None else None
     if pci is None:
         return None
-    asic = _ask(library.amdsmi_get_gpu_asic_info, handle)
-    memory = _ask(library.amdsmi_get_gpu_vram_usage, handle).map(
+    asic = ask(library.amdsmi_get_gpu_asic_info, handle)
+    memory = ask(library.amdsmi_get_gpu_vram_usage, handle).map(
         lambda usage: int(usage["vram_total"]) * 2**20
     )
-    hive = _ask(library.amdsmi_get_xgmi_info, handle).map(lambda info: info["xgmi_hive_id"])
+    hive = ask(library.amdsmi_get_xgmi_info, handle).map(lambda info: info["xgmi_hive_id"])
     return AmdGpu(
         pci=pci,
-        uuid=plain_text(_ask(library.amdsmi_get_gpu_device_uuid, handle)),
+        uuid=plain_text(ask(library.amdsmi_get_gpu_device_uuid, handle)),
         name=plain_text(asic.map(lambda info: info.get("market_name", ""))),
         memory_bytes=bounded(memory, 1, _MOST_MEMORY),
         hive=plain_text(hive),
     )
 
 
-def _ask(call: Callable[..., Any], *arguments: Any) -> Fact[Any]:
+def ask(call: Callable[..., Any], *arguments: Any) -> Fact[Any]:
+    """One call as a fact."""
     try:
         return present(call(*arguments))
     except Exception:

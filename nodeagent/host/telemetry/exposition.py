@@ -1,13 +1,17 @@
-"""How does Prometheus read the last look?  In its text format, with the DCGM exporter's names.
+"""How does Prometheus read the last look?  In its text format, with the vendors' exporters' names.
 
-An invalid reading is left out; it is never a zero. Labels are those of the DCGM exporter.
+NVIDIA's GPUs are called as the DCGM exporter calls them, AMD's as AMD's device metrics exporter. An
+invalid reading is left out; it is never a zero. Labels are those of the DCGM exporter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nodeagent.host.facts import Fact
+from nodeagent.host.telemetry.amd import SHOWN as AMD_SHOWN
+from nodeagent.host.telemetry.amd import VENDOR as AMD
 from nodeagent.host.telemetry.gpu import GpuSample
 from nodeagent.host.telemetry.sampler import Latest
 from nodeagent.telemetry.metrics import GPU_METRICS, HOST_METRICS, Kind, Metric, invalid
@@ -19,15 +23,30 @@ def render(latest: Latest, hostname: str, now: float) -> str:
     """The whole page."""
     lines: list[str] = []
     labels = {gpu.device: _labels(gpu, hostname, latest.driver) for gpu in latest.gpus}
-    for metric in GPU_METRICS:
-        lines += _family(
-            metric, [(labels[gpu.device], gpu.values.get(metric.name)) for gpu in latest.gpus]
-        )
+    for vendor, metric in _gpu_families():
+        rows = [
+            (labels[gpu.device], gpu.values.get(metric.name))
+            for gpu in latest.gpus
+            if vendor in ("", gpu.vendor)
+        ]
+        lines += _family(metric, rows)
     for metric in HOST_METRICS:
         lines += _family(metric, [(_text({"hostname": hostname}), latest.machine.get(metric.name))])
     lines += _xids(latest, labels, hostname)
     lines += _age(latest, hostname, now)
     return "\n".join(lines) + "\n"
+
+
+def _gpu_families() -> Iterator[tuple[str, Metric]]:
+    """Each metric of GPUs as its vendor's exporter calls it; ours are every vendor's."""
+    for metric in GPU_METRICS:
+        if metric.shown.startswith("gpuaas_"):
+            yield "", metric
+            continue
+        yield "nvidia", metric
+        if metric.name in AMD_SHOWN:
+            shown, scale = AMD_SHOWN[metric.name]
+            yield AMD, replace(metric, shown=shown, scale=scale)
 
 
 def _family(metric: Metric, rows: list[tuple[str, Fact[int] | None]]) -> Iterator[str]:
@@ -76,6 +95,9 @@ def _age(latest: Latest, hostname: str, now: float) -> Iterator[str]:
 
 
 def _labels(gpu: GpuSample, hostname: str, driver: str | None) -> str:
+    if gpu.vendor == AMD:
+        names = {"gpu": str(gpu.number), "UUID": gpu.device, "pci_bus_id": gpu.pci or ""}
+        return _text(names | {"modelName": gpu.name or "", "hostname": hostname})
     return _text(
         {
             "gpu": str(gpu.number),

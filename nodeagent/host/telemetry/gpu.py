@@ -40,6 +40,7 @@ class GpuSample:
     values: dict[str, Fact[int]]
     processes: tuple[GpuProcess, ...]
     processes_known: bool
+    vendor: str = "nvidia"
 
 
 def sample_gpus(session: NvmlSession) -> list[GpuSample]:

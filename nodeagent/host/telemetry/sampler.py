@@ -16,6 +16,7 @@ from nodeagent.clock import Clock
 from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.facts import Fact
 from nodeagent.host.nvml import Nvml, NvmlUnavailable
+from nodeagent.host.telemetry.amd import has_amd, sample_amd
 from nodeagent.host.telemetry.gpu import GpuSample, cuda_of, driver_of, sample_gpus
 from nodeagent.host.telemetry.machine import MachineMeter
 from nodeagent.host.telemetry.xids import watch_xids
@@ -53,6 +54,7 @@ class HostTelemetry:
         self._nvml = nvml
         self._clock = clock
         self._sample_s, self._window_s = sample_s, window_s
+        self._has_amd = has_amd(root)
         self._meter = MachineMeter(Tree(root))
         self._builder = WindowBuilder("host", int(clock.now()))
         self._queue = WindowQueue()
@@ -86,13 +88,15 @@ class HostTelemetry:
     def sample(self) -> None:
         """One look now; closes the window when it is over."""
         gpus, driver, cuda, why = self._look()
+        amd, amd_why = sample_amd() if self._has_amd else ([], "no_card")
+        gpus = [*gpus, *amd]
         machine = self._meter.sample()
         now = self._clock.now()
         with self._turn:
             for gpu in gpus:
                 self._builder.add(gpu.device, gpu.values)
             self._builder.add(None, machine)
-            if not why:
+            if not (why and amd_why):
                 processes = [process for gpu in gpus for process in gpu.processes]
                 self._builder.set_processes(processes)
                 self._builder.driver, self._builder.cuda = driver, cuda
