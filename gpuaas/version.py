@@ -3,4 +3,4 @@
 The agent knows nothing of this package: its own constant is held equal by a test.
 """
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

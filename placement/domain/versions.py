@@ -10,10 +10,12 @@ import re
 
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(\.\d{1,6})?([.+-][A-Za-z0-9.+-]{1,40})?")
 MOST_MINORS_APART = 1
+SIGNED_SINCE = (0, 2)
+"""The first version that signs what it cleaned; an older one's cleanups are proven by nothing."""
 
 
 def version_problem(agent: str, ours: str) -> str | None:
-    """Why they may not work together: unreadable, too_old or too_new; None when they may.
+    """Why they may not work together: unreadable, unsigned, too_old or too_new; None when they may.
 
     Raises ValueError when our own version cannot be read.
     """
@@ -24,6 +26,8 @@ def version_problem(agent: str, ours: str) -> str | None:
     if theirs is None:
         return "unreadable"
     major, minor = int(theirs[1]), int(theirs[2])
+    if (major, minor) < SIGNED_SINCE:
+        return "unsigned"
     if major != int(own[1]):
         return "too_old" if major < int(own[1]) else "too_new"
     apart = minor - int(own[2])

@@ -83,12 +83,16 @@ def join_token_create(
     return token, text
 
 
+_UNSIGNED = "from before signed proofs, so that each of its cleanups would stay blocked; upgrade it"
+
+
 def version_check(version: str) -> None:
     """Refuse an agent that is too far from us. It may still report and hand in results."""
     problem = version_problem(version, AGENT_VERSION)
     if problem is not None:
+        why = _UNSIGNED if problem == "unsigned" else problem.replace("_", " ")
         raise AgentVersionRefused(
-            f"The agent's version is {problem.replace('_', ' ')}: ours is {AGENT_VERSION}.",
+            f"The agent's version is {why}: ours is {AGENT_VERSION}.",
             agent=version[:64],
             ours=AGENT_VERSION,
             problem=problem,

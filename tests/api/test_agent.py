@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gpuaas.kernel import clock, ids
-from nodeagent.protocol import request_signing_bytes
+from nodeagent.protocol import AGENT_VERSION, request_signing_bytes
 from placement.models import Node, NodeCredential, NodeTask, TaskObservation
 from placement.services import agents, nodes
 from tests.api.client import Caller
@@ -44,7 +44,7 @@ class Agent:
             "public_key": self.public_key,
             "boot_id": BOOT,
             "hostname": "gpu-01",
-            "agent_version": "0.1.0",
+            "agent_version": AGENT_VERSION,
             "facts": {},
             **change,
         }
@@ -64,7 +64,7 @@ class Agent:
             "HTTP_GPUAAS_SEQUENCE": str(sequence),
             "HTTP_GPUAAS_TIMESTAMP": str(timestamp),
             "HTTP_GPUAAS_SIGNATURE": change.get("signature", signature),
-            "HTTP_AGENT_VERSION": "0.1.0",
+            "HTTP_AGENT_VERSION": AGENT_VERSION,
         }
 
     def say(self, method: str, path: str, message: Any, **change: Any) -> Any:

@@ -10,7 +10,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gpuaas.kernel import clock
-from nodeagent.protocol import JoinAnswer, JoinRequest, RenewRequest, request_signing_bytes
+from nodeagent.protocol import (
+    AGENT_VERSION,
+    JoinAnswer,
+    JoinRequest,
+    RenewRequest,
+    request_signing_bytes,
+)
 from placement.errors import ClockSkew, CredentialInvalid, JoinTokenInvalid, ReplayedMessage
 from placement.models import JoinToken, Node, NodeCredential
 from placement.services import agents, nodes, tasks
@@ -35,7 +41,7 @@ class Speaker:
                 public_key=self.public,
                 boot_id="boot-00000001",
                 hostname="h1",
-                agent_version="0.1.0",
+                agent_version=AGENT_VERSION,
                 facts={},
             )
         )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from nodeagent.protocol import CompleteRequest, EvidenceStep, SlotEvidence
+from nodeagent.protocol import AGENT_VERSION, CompleteRequest, EvidenceStep, SlotEvidence
 from nodeagent.signing import public_text, sign
 from placement.domain.versions import version_problem
 from placement.errors import AgentVersionRefused
@@ -128,3 +128,11 @@ def test_an_agent_that_is_too_far_away_is_told_both_versions() -> None:
         version_check("99.0.0")
     assert refused.value.facts["agent"] == "99.0.0"
     assert refused.value.facts["problem"] == "too_new"
+
+
+def test_an_agent_from_before_signed_proofs_is_told_at_once_and_not_at_its_first_cleanup() -> None:
+    for version in ("0.1.0", "0.1.9", "0.0.1"):
+        with pytest.raises(AgentVersionRefused, match="before signed proofs") as refused:
+            version_check(version)
+        assert refused.value.facts["problem"] == "unsigned"
+    version_check(AGENT_VERSION)
