@@ -38,6 +38,9 @@ _WORDS: dict[Role, tuple[str, ...]] = {
         "complete",
         "open",
         "admit",
+        "healthy",
+        "promoted",
+        "pass",
     ),
     "info": (
         "provisioning",
@@ -82,6 +85,7 @@ _WORDS: dict[Role, tuple[str, ...]] = {
         "overdue",
         "stopped",
         "drift",
+        "demoted",
     ),
     "blocked": (
         "cleanup_blocked",
@@ -92,8 +96,9 @@ _WORDS: dict[Role, tuple[str, ...]] = {
         "refused",
         "deny",
         "override",
+        "unhealthy",
     ),
-    "failed": ("failed", "lost", "rejected", "evicted", "error", "preempted", "incomplete"),
+    "failed": ("failed", "lost", "rejected", "evicted", "error", "preempted", "incomplete", "fail"),
     "ended": (
         "released",
         "retired",

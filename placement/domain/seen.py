@@ -1,7 +1,7 @@
 """Which evidence is in what a host reports of itself?  Pure, from the JSON of its reports.
 
 A simulated host has no driver, no IOMMU and no fabric: its devices are files. It says so in the
-source of its UUIDs, and its evidence says so too.
+source of its topology or its UUIDs, and its evidence says so too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def from_discovery(report: Mapping[str, Any], now: datetime) -> list[Item]:
     gpus = list(report.get("gpus", ()))
     facts = _Facts(report)
     numa = _numa(gpus, now)
-    if gpus and all(gpu.get("uuid_source") == "simulated" for gpu in gpus):
+    if gpus and _simulated(report, gpus):
         said = {"simulated": True}
         made = [
             Item(check, PASS, now, reason=_SIMULATED, facts=said)
@@ -59,6 +59,12 @@ def from_discovery(report: Mapping[str, Any], now: datetime) -> list[Item]:
         numa,
         _firmware(facts, places, now),
     ]
+
+
+def _simulated(report: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether it was read from a file: only a real host is looked at live."""
+    read_from = (report.get("source") or {}).get("format", "live")
+    return read_from != "live" or all(gpu.get("uuid_source") == "simulated" for gpu in gpus)
 
 
 def _driver(facts: _Facts, places: Sequence[str], now: datetime) -> Item:

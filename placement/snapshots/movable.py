@@ -20,7 +20,7 @@ _HOSTS: Final = (
     """
 SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mask, n.name,
        n.zone, n.rack, n.driver, n.runtime,
-       n.intended IN ('any', %(use)s::text) AND n.driver >= %(driver_min)s::int[]
+       n.takes IN ('any', %(use)s::text) AND n.driver >= %(driver_min)s::int[]
            AND n.runtime >= %(runtime_min)s::int[]
            AND (%(driver_below)s::int[] = '{}'
                 OR (n.driver <> '{}' AND n.driver < %(driver_below)s::int[])),

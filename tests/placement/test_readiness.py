@@ -212,6 +212,8 @@ def verdicts(**report: Any) -> dict[str, str]:
         ({"gpus": []}, "fabric", "unknown"),
         ({"gpus": [GPU | {"numa": None}]}, "numa", "unknown"),
         ({"gpus": [GPU | {"uuid_source": "simulated"}]}, "iommu", "pass"),
+        ({"source": {"format": "hwloc"}}, "iommu", "pass"),
+        ({"source": {"format": "live"}}, "iommu", "unknown"),
         ({"gpus": [GPU | {"uuid_source": "simulated"}]}, "firmware", "unknown"),
     ],
 )

@@ -25,6 +25,7 @@ from gpuaas.console.actions import (
     override_offers,
     slot_run,
 )
+from gpuaas.console.fitness import fitness_of
 from gpuaas.console.fleet import posture_counts, strips_of
 from gpuaas.console.measured import COLUMNS, measured
 from gpuaas.console.pages import ConsolePage
@@ -189,6 +190,7 @@ class OneNode(ConsolePage):
             differences=differences_of(node),
             telemetry=telemetry,
             measured=measured(telemetry),
+            fitness=fitness_of(node),
             measured_heads=[column[1] for column in COLUMNS],
             cut_marks=[mark for mark in picture.marks() if mark.cut != WHOLE],
             cuts=[(cut, words) for cut, words in CUT_WORDS.items() if cut in _cuts(node)],

@@ -1,0 +1,38 @@
+"""Does a host's page show what it is fit for, and can it be decided there?"""
+
+from __future__ import annotations
+
+from placement.models import NodeCapability, ReadinessEvidence
+from tests.builders import drive_all
+from tests.console.conftest import Fleet
+from tests.placement.test_health import tell
+
+
+def test_a_hosts_page_shows_evidence_errors_and_cleanups_and_takes_decisions(fleet: Fleet) -> None:
+    drive_all()
+    browser = fleet.browser()
+    host = fleet.host
+    page = browser.get("/console/nodes/host-1/").content.decode()
+    assert "Evidence" in page
+    assert "simulated: its devices are files" in page
+    where = "/console/nodes/host-1/fitness/"
+    browser.send(where, {"do": "demote", "capability": "slices", "reason": "a bad riser"})
+    row = NodeCapability.objects.get(node=host.node, capability="slices")
+    assert (row.state, row.decision) == ("demoted", "a bad riser")
+    browser.send(where, {"do": "promote", "capability": "slices", "reason": "changed"})
+    row.refresh_from_db()
+    assert row.state == "promoted"
+    browser.send(where, {"do": "burn-in", "verdict": "pass", "reason": "24 hours"})
+    burn = ReadinessEvidence.objects.get(node=host.node, check_name="burn_in")
+    assert (burn.verdict, (burn.given_by or {})["kind"]) == ("pass", "user")
+    page = browser.get("/console/nodes/host-1/").content.decode()
+    assert "24 hours" in page
+    assert browser.send(where, {"do": "nonsense", "reason": "x"}).status_code == 404
+
+
+def test_an_error_is_shown_in_words_with_its_way_out(fleet: Fleet) -> None:
+    tell(fleet.host, 64)
+    page = fleet.browser().get("/console/nodes/host-1/").content.decode()
+    assert "a memory row could not be remapped" in page
+    assert "XID history" in page
+    assert "GPUs that are not well" in page
