@@ -1,6 +1,6 @@
 """How do we stand beside OpenStack Placement, Slurm and the framework's floor?  P1, P2, P5.
 
-    python -m benchmarks.beside [--quick] [--write] [--only p1,p2,p5,race,curves]
+    python -m benchmarks.beside [--quick] [--write] [--nodes 1000,5000] [--only p1,p5,…]
 
 Placement runs on the same PostgreSQL behind the same server; Slurm keeps its state in memory.
 Each comparison runs both sides in turn, A B A B, and is told as the median of the pairwise
@@ -238,7 +238,7 @@ def measure(run: Run) -> Rates:
         [database] = databases(cluster, [0], buyers).values()
         bench = stack.enter_context(sides.bench(cluster, database, buyers))
         beside = Beside(run, bench, names.read(buyers))
-        sizes = [100] if run.options.quick else list(SIZES)
+        sizes = [100] if run.options.quick else run.options.nodes
         placement: openstack.Placement | None = None
         if not run.options.quick and only & {"p1", "race", "curves"}:
             try:
@@ -320,6 +320,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument(
+        "--nodes", default=list(SIZES), type=lambda text: [int(n) for n in text.split(",")]
+    )
     parser.add_argument("--quick", action="store_true", help="tiny, without the peers")
     parser.add_argument("--only", default=",".join(PARTS), type=lambda text: text.split(","))
     parser.add_argument("--write", action="store_true", help="also write docs/benchmarks.md")
