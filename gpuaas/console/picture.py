@@ -288,7 +288,13 @@ def _strip(slot: SlotMark, x: float, y: float) -> list[str]:
             )
             if width >= INITIALS_W:
                 drawn.append(
-                    text(part.initials, left + width / 2, y + 15, "part-text", anchor="middle")
+                    text(
+                        part.initials,
+                        left + width / 2,
+                        y + 15,
+                        "part-text" if width > 20 else "part-text tight",
+                        anchor="middle",
+                    )
                 )
         parts.append(el("g", *drawn, cls=f"r-{role_of(part.state)}"))
     return parts
