@@ -56,12 +56,12 @@ class Act:
 
 
 def tried(
-    lines: list[Line], acts: Callable[[TenantWorld], tuple[Act, Act]], **tenant: int
+    lines: list[Line], acts: Callable[[TenantWorld], tuple[Act, Act]], envelope_slots: int = 64
 ) -> Iterator[tuple[TenantWorld, str, str]]:
     """Every order of two acts' steps, each in a tenant of its own: the tenant and both codes."""
     for turn in range(ROUNDS):
         for n, order in enumerate(interleavings(2, 2)):
-            world = a_tenant(f"t-{turn}-{n}", **tenant)
+            world = a_tenant(f"t-{turn}-{n}", envelope_slots=envelope_slots)
             one, other = acts(world)
             played((one.steps, other.steps), order, lines)
             yield world, one.code, other.code
