@@ -14,6 +14,7 @@ from gpuaas.api.views import (
     datasets,
     defrag,
     docs,
+    drift,
     entitlements,
     events,
     evidence,
@@ -194,6 +195,15 @@ LEASES: list[URLPattern | URLResolver] = [
 
 _TERMS = "placement-terms/<name:noun>/<name:about>"
 PLACEMENT: list[URLPattern | URLResolver] = [
+    path("drift", drift.Drifts.as_view(), name="drift-list"),
+    path("drift/<uuid:drift_id>/actions/accept", drift.DriftAccept.as_view(), name="drift-accept"),
+    path("drift/<uuid:drift_id>/actions/remove", drift.DriftRemove.as_view(), name="drift-remove"),
+    path("breaker/held", drift.Held.as_view(), name="breaker-held-list"),
+    path("breaker/held/<uuid:held_id>/actions/allow", drift.HeldAllow.as_view(), name="held-allow"),
+    path(
+        "breaker/held/<uuid:held_id>/actions/reject", drift.HeldReject.as_view(), name="held-reject"
+    ),
+    path("pools/<slug:pool>/breaker", drift.PoolBreaker.as_view(), name="pool-breaker"),
     path("fragmentation", fragmentation.Fragmentation.as_view(), name="fragmentation-list"),
     path("defrag/policies", defrag.DefragPolicies.as_view(), name="defrag-policy-list"),
     path("defrag/policies/<name:pool>", defrag.DefragPolicyOne.as_view(), name="defrag-policy"),

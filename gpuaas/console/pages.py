@@ -119,6 +119,7 @@ class ConsolePage(OperatorView):
                     link("Fleet", "fleet", "fleet"),
                     link("Nodes", "nodes", "node", waiting["nodes"]),
                     link("Node tasks", "tasks", "task"),
+                    link("Drift", "drift", "fleet"),
                     link("Fragmentation", "fragmentation", "gauge"),
                     link("Make room", "defrag", "broom"),
                     link("Placement terms", "placement-terms", "list"),

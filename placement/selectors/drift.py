@@ -37,7 +37,7 @@ def drift_list(filters: Mapping[str, Any] | None = None) -> QuerySet[Drift]:
 
 def drift_of_node(node: Node) -> list[Drift]:
     """What stands of one host, accepted ones too, the oldest first."""
-    rows = Drift.objects.select_related("allocation").filter(node=node)
+    rows = Drift.objects.select_related("node", "allocation").filter(node=node)
     kept = (*STANDING_DRIFT, DriftState.ACCEPTED)
     return list(rows.filter(state__in=kept).order_by("created_at"))
 

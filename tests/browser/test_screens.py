@@ -43,6 +43,7 @@ def pages_of(scene: Scene) -> dict[str, list[tuple[str, str]]]:
             ("c-node-nc", "/console/nodes/nc-a/"),
             ("c-node-h100", "/console/nodes/h100-a/"),
             ("c-tasks", "/console/tasks/"),
+            ("c-drift", "/console/drift/?state=all"),
             ("c-fragmentation", "/console/fragmentation/"),
             ("c-defrag", "/console/defrag/?sku=h100.slice"),
             ("c-terms", "/console/placement-terms/"),

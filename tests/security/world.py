@@ -17,7 +17,7 @@ from admission.services import policies
 from gpuaas.api.routes import Route
 from gpuaas.kernel import clock, ids
 from nodeagent.protocol import AGENT_VERSION, request_signing_bytes
-from placement.models import Allocation, Node, NodeCredential, NodeTask
+from placement.models import Allocation, AutomaticAction, Drift, Node, NodeCredential, NodeTask
 from placement.services import nodes
 from tenants.models import ApiToken, Member, Project, SshKey, User
 from tenants.services import (
@@ -222,6 +222,20 @@ def a_world() -> World:
     )
     owners_token = ApiToken.objects.filter(user=a.owner).earliest("created_at")
     own = NodeCaller(host.fresh())
+    here = host.fresh()
+    differing = Drift.objects.create(
+        node=here,
+        kind="vm_unknown",
+        subject="vm:x",
+        severity="high",
+        actor="operator",
+        detail="x is nothing that was asked for here",
+        state="open",
+        last_seen_at=clock.db_now(),
+    )
+    waiting = AutomaticAction.objects.create(
+        pool=here.pool, node=here, kind="quarantine", reason="device_health"
+    )
     return World(
         callers={
             "no-token": Caller(),
@@ -250,6 +264,9 @@ def a_world() -> World:
             "operation_id": operation,
             "sku": "h100.slice",
             "node": "host-1",
+            "drift_id": str(differing.pk),
+            "held_id": str(waiting.pk),
+            "pool": "default",
             "slot_id": str(host.fresh().slots.get(index=0).pk),
             "tenant": a.tenant.slug,
             "resource_class": "h100-slot",
@@ -408,6 +425,11 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "placement-terms-preview": {"alone": "wiring"},
     "placement-terms-detail": {**_REASON, "alone": "wiring", "seen": "not looked at"},
     "scoring-list": {**_REASON, "gap": 1, "fragment": 1, "stranded": 1, "broken": 1},
+    "drift-accept": _REASON,
+    "drift-remove": _REASON,
+    "held-allow": _REASON,
+    "held-reject": _REASON,
+    "pool-breaker": {**_REASON, "percent": 10, "floor": 1, "window_s": 3600},
     "node-accept": {**_REASON, "slot_index": 0},
     "node-cut": {**_REASON, "slot_index": 0, "cut": "whole"},
     "node-evidence": {**_REASON, "check": "burn_in", "verdict": "pass"},

@@ -30,6 +30,7 @@ from gpuaas.console.fleet import posture_counts, strips_of
 from gpuaas.console.measured import COLUMNS, measured
 from gpuaas.console.pages import ConsolePage
 from gpuaas.console.picture import draw
+from gpuaas.console.views.drift import ACCEPTABLE, REMOVABLE
 from gpuaas.kernel import clock, errors
 from gpuaas.kernel.models import Event
 from gpuaas.ui.forms import refuse
@@ -44,6 +45,7 @@ from placement.models.node import Intended
 from placement.selectors import (
     Block,
     differences_of,
+    drift_of_node,
     node_list,
     node_named,
     node_picture,
@@ -188,6 +190,10 @@ class OneNode(ConsolePage):
             drains=drains,
             blocked=_blocked(node, slots),
             differences=differences_of(node),
+            drift_rows=drift_of_node(node),
+            acceptable=ACCEPTABLE,
+            removable=REMOVABLE,
+            may_act=self.may(self.write_action),
             telemetry=telemetry,
             measured=measured(telemetry),
             fitness=fitness_of(node),
