@@ -275,7 +275,6 @@ def a_world() -> World:
             "workload_id": job["id"],
             "increase_id": str(wish.pk),
             "storage_name": "nvme-pool",
-            "pool": "default",
             "noun": "sku",
             "about": "h100.slice",
             "dataset": f"{CANARY}-data",
