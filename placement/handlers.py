@@ -11,6 +11,7 @@ from placement.models import Allocation
 from placement.services.defrag_steps import progress_signal
 from placement.services.endings import deleting_release, excess_drain, suspended_release
 from placement.services.moves import workload_moved, workload_not_moved
+from placement.services.notices import notice_mail
 from placement.services.queue import cycle_run, cycle_sweep
 from placement.services.workloads import workload_settle
 
@@ -70,6 +71,12 @@ def excess_due(event: Event) -> None:
         excess_drain(event.subject_id, UUID(event.facts["class_id"]))
 
 
+def notice_given(event: Event) -> None:
+    """What a tenant was told goes out by mail as well."""
+    if event.subject_id is not None:
+        notice_mail(event.subject_id)
+
+
 REASONS_END = (
     "tenants.tenant.resume",
     "tenants.envelope.apply",
@@ -85,6 +92,7 @@ ON = {
     "placement.allocation.finish": capacity_freed,
     "placement.allocation.activate": capacity_active,
     "placement.defragmentation.end": room_made,
+    "placement.notice.give": notice_given,
     **dict.fromkeys(REASONS_END, authority_changed),
     "tenants.tenant.suspend": tenant_suspended,
     "tenants.tenant.begin_delete": tenant_deleting,

@@ -23,9 +23,11 @@ from gpuaas.api.views import (
     hosts,
     identity,
     levels,
+    maintenance,
     members,
     metrics,
     nodes,
+    notices,
     operations,
     operators,
     own,
@@ -217,6 +219,49 @@ PLACEMENT: list[URLPattern | URLResolver] = [
         name="placement-terms-preview",
     ),
     path("scoring", terms.ScoringVersions.as_view(), name="scoring-list"),
+]
+
+_WINDOW = "maintenance-windows/<uuid:maintenance_id>/actions"
+_CARDS = "nodes/<name:node>/replacements"
+MAINTENANCE: list[URLPattern | URLResolver] = [
+    path("maintenance-windows", maintenance.Windows.as_view(), name="window-list"),
+    path(
+        "maintenance-windows/actions/preview",
+        maintenance.WindowPreview.as_view(),
+        name="window-preview",
+    ),
+    path(f"{_WINDOW}/announce", maintenance.WindowAnnounce.as_view(), name="window-announce"),
+    path(f"{_WINDOW}/cancel", maintenance.WindowCancel.as_view(), name="window-cancel"),
+    path(f"{_WINDOW}/end", maintenance.WindowEnd.as_view(), name="window-end"),
+    path("pools/<name:pool>/notice", maintenance.PoolNotice.as_view(), name="pool-notice"),
+    path(
+        "nodes/<name:node>/drain-plan",
+        maintenance.NodeDrainPlan.as_view(),
+        name="node-drain-plan",
+    ),
+    path("nodes/<name:node>/actions/move", maintenance.NodeMove.as_view(), name="node-move"),
+    path(_CARDS, maintenance.Replacements.as_view(), name="node-replacement-list"),
+    path(
+        "nodes/<name:node>/actions/replace-card",
+        maintenance.CardReplace.as_view(),
+        name="node-card-replace",
+    ),
+    path(
+        "nodes/<name:node>/actions/approve-card",
+        maintenance.CardApprove.as_view(),
+        name="node-card-approve",
+    ),
+    path(
+        "nodes/<name:node>/actions/cancel-card",
+        maintenance.CardCancel.as_view(),
+        name="node-card-cancel",
+    ),
+    path("notices", notices.Notices.as_view(), name="notice-list"),
+    path(
+        "notices/<uuid:notice_id>/actions/acknowledge",
+        notices.NoticeAcknowledge.as_view(),
+        name="notice-acknowledge",
+    ),
 ]
 
 _NODE = "nodes/<name:node>"
@@ -445,6 +490,7 @@ V1 = [
     *LEASES,
     *FLEET,
     *PLACEMENT,
+    *MAINTENANCE,
     *TENANTS,
     *QUOTA,
     *WORKLOADS,

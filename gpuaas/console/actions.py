@@ -28,6 +28,8 @@ class NodeNumbers:
     free: int
     verified: int
     drained: bool
+    fates: str = ""
+    """What becomes of what stands there, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,9 @@ def node_actions(numbers: NodeNumbers) -> list[Offered]:
             )
         )
     elif numbers.state != NodeState.RETIRED:
-        offered.append(Offered("drain", "Drain", f"Nothing new is placed on it. {none}"))
+        told = numbers.fates if numbers.live_claims else ""
+        words = " ".join(filter(None, (f"Nothing new is placed on it. {none}", told)))
+        offered.append(Offered("drain", "Drain", words))
     if numbers.state not in (NodeState.ENROLLING, NodeState.RETIRED):
         offered.append(
             Offered(

@@ -120,6 +120,7 @@ class ConsolePage(OperatorView):
                     link("Nodes", "nodes", "node", waiting["nodes"]),
                     link("Node tasks", "tasks", "task"),
                     link("Drift", "drift", "fleet"),
+                    link("Maintenance", "maintenance", "queue"),
                     link("Fragmentation", "fragmentation", "gauge"),
                     link("Make room", "defrag", "broom"),
                     link("Placement terms", "placement-terms", "list"),

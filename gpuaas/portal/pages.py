@@ -15,6 +15,7 @@ from gpuaas.kernel.scope import platform_scope
 from gpuaas.ui.frame import Frame, Link, Section, with_current
 from gpuaas.ui.pages import TenantView
 from placement.selectors import Offer, offer_list
+from placement.selectors.notices import notice_list
 from tenants.models import Project
 from tenants.selectors import project_list
 
@@ -72,11 +73,13 @@ class TenantPage(TenantView):
         """The portal's navigation around this tenant."""
         reads = self.may("allocations:read")
         waiting = AdmissionRequest.objects.filter(state=RequestState.QUEUED).count()
+        unread = notice_list(self.tenant.pk, unread=True).count() if reads else 0
         leases = (
             Link("Allocations", self.url("allocations"), "box"),
             Link("Workloads", self.url("workloads"), "task"),
             Link("Requests", self.url("requests"), "queue", waiting),
             Link("Decisions", self.url("decisions"), "gavel"),
+            Link("Notices", self.url("notices"), "queue", unread),
             Link("Data sets", self.url("datasets"), "list"),
         )
         use = (

@@ -55,6 +55,9 @@ _WORDS: dict[Role, tuple[str, ...]] = {
     ),
     "waiting": (
         "pending",
+        "planned",
+        "announced",
+        "declared",
         "asked",
         "submitted",
         "scheduled",

@@ -58,4 +58,5 @@ def in_words(plan: DrainPlan) -> str:
     )
     said = ", ".join(f"{count} {what}" for count, what in parts if count)
     room = f" For {counts['no_room']} there is no room elsewhere now." if counts["no_room"] else ""
-    return f"Of {len(plan.leaving)} allocations {said}.{room}"
+    many = len(plan.leaving)
+    return f"{many} allocation{'s' if many > 1 else ''} there: {said}.{room}"

@@ -88,6 +88,7 @@ class Notice(Base):
     text = models.TextField()
     starts_at = models.DateTimeField(null=True)
     ends_at = models.DateTimeField(null=True)
+    mailed_at = models.DateTimeField(null=True)
     acknowledged_at = models.DateTimeField(null=True)
     acknowledged_by = models.JSONField(null=True)
 

@@ -22,11 +22,14 @@ from placement.models import Node, NodeDrain
 from placement.selectors.occupants import Standing, occupants_of
 from placement.services import requests
 from placement.services.engine import option_beside
+from placement.services.maintenance import Selector, window_checked
 from placement.services.nodes import need_reason
 from placement.services.refusals import no_capacity
 from placement.services.workloads import workload_placement
 from placement.snapshots import Ask, look
 
+MOST_SHOWN = 50
+"""So many nodes of one preview are planned; the plan itself takes all."""
 Gone = dict[int, list[tuple[Option, Want]]]
 
 
@@ -45,6 +48,17 @@ def drain_plan(*, node_id: UUID, actor: Actor, at: datetime | None = None) -> Dr
         names = dict(Node.objects.filter(num__in=gone).values_list("num", "name"))
         leaving = tuple(one if num is None else replace(one, to=names[num]) for one, num in found)
     return DrainPlan(node.name, at, leaving)
+
+
+def windows_preview(
+    *, selector: Selector, starts_at: datetime, ends_at: datetime, actor: Actor
+) -> list[DrainPlan]:
+    """What windows of these nodes would touch, node by node; each plan stands by itself.
+
+    Raises what ``window_plan`` raises for wrong times, nodes and overlaps.
+    """
+    found = window_checked(selector, starts_at, ends_at)
+    return [drain_plan(node_id=node.pk, actor=actor, at=starts_at) for node in found[:MOST_SHOWN]]
 
 
 def _leaving(

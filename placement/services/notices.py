@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import Final
 from uuid import UUID
 
+from django.core.mail import send_mail
 from django.db import transaction
 
 from gpuaas.kernel import clock, errors, events
@@ -20,6 +22,7 @@ from placement.models import Claim, MaintenanceWindow, NodeDrain, Notice
 from placement.models.maintenance import NoticeKind
 from placement.selectors.occupants import Standing, occupants_of
 from placement.states import LIVE
+from tenants.models import Member, Role
 
 _WHAT: Final = {
     Fate.ENDS: "Nothing is to be done: it ends by itself before then.",
@@ -140,3 +143,34 @@ def notice_acknowledge(*, notice_id: UUID, actor: Actor) -> Notice:
             row.save(update_fields=["acknowledged_at", "acknowledged_by"])
             events.record(kind="placement.notice.acknowledge", subject=row, actor=actor)
     return row
+
+
+SUBJECT: Final = "About your allocation {name}"
+BODY: Final = """{text}
+
+You find this and what else you were told on the notices page of {tenant}.
+"""
+READERS: Final = (Role.OWNER, Role.ADMIN)
+
+
+@transaction.atomic
+def notice_mail(notice_id: UUID) -> int:
+    """Send a notice to the owners and admins of its tenant, once; to how many.
+
+    It is marked before it is sent, so that no repetition of its event sends it twice.
+    """
+    marked = Notice.objects.filter(pk=notice_id, mailed_at__isnull=True)
+    if not marked.update(mailed_at=clock.db_now()):
+        return 0
+    row = Notice.objects.select_related("allocation", "tenant").get(pk=notice_id)
+    members = Member.objects.filter(tenant=row.tenant, role__in=READERS, user__is_active=True)
+    addresses = sorted(set(members.values_list("user__email", flat=True)))
+    subject = SUBJECT.format(name=row.allocation.name)
+    body = BODY.format(text=row.text, tenant=row.tenant.name)
+    for address in addresses:
+        transaction.on_commit(partial(_send, subject, body, address))
+    return len(addresses)
+
+
+def _send(subject: str, body: str, address: str) -> None:
+    send_mail(subject, body, None, [address], fail_silently=True)

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,14 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
+from gpuaas.kernel import clock
 from gpuaas.kernel.transitions import advance
 from nodeagent.topology.load import load_topology_file
 from nodeagent.topology.slots import topology_report
 from placement.errors import SkuUnavailable
 from placement.models import Allocation, Node, NodeFamily
 from placement.node_tasks import TopologyReport
-from placement.services import nodes, slots
+from placement.services import maintenance, nodes, slots
 from placement.services.allocations import allocation_release
 from placement.services.projections import projections_refresh
 from tenants.models import User
@@ -174,6 +176,16 @@ def scene(live_server: LiveServer, settings: Settings) -> Scene:
     acme.order("v100.slice", slots=3, name="second")
     nodes.node_drain(node_id=p4d.node.pk, reason="firmware update", actor=OPERATOR)
     nodes.node_drain(node_id=dgx.node.pk, reason="fan is loud", actor=OPERATOR, slot_index=12)
+    for host, days in ((plain, 5), (dgx, 9)):
+        starts = clock.db_now() + timedelta(days=days)
+        maintenance.window_plan(
+            selector=maintenance.Selector(nodes=(host.node.name,)),
+            starts_at=starts,
+            ends_at=starts + timedelta(hours=30),
+            reason="new firmware",
+            actor=OPERATOR,
+            announce=host is plain,
+        )
     for host in (plain, dgx, p4d):
         host.report()
     Host(Node.objects.get(name="a100-a"), seq=5).report("iommu_missing")

@@ -24,7 +24,8 @@ WRITES = [
 ]
 # Made with each sign-in and each call, whatever is sent.
 NOT_COMPARED = {"axes", "sessions", "admin", "contenttypes", "auth"}
-BARE = {"node-discover"}
+ORDER = {"slots", "name", "image", "ssh_keys", "wait", "tier", "own", "max_duration_s"}
+BARE = {"node-discover", "notice-acknowledge"}
 
 
 def ours() -> list[type[models.Model]]:
@@ -123,14 +124,16 @@ OPTIONAL: dict[str, set[str]] = {
         "part_milli",
         "part_memory_mib",
     },
-    "project-allocation-list": {"slots", "name", "image", "ssh_keys", "wait", "tier", "own"},
-    "allocation-plan": {"slots", "name", "image", "ssh_keys", "wait", "tier", "own"},
+    "project-allocation-list": ORDER,
+    "allocation-plan": ORDER,
     "allocation-release": {"reason"},
     "admission-request-withdraw": {"reason"},
     "node-list": {"pool", "intended", "zone", "block", "rack"},
     "node-join-token": {"ttl_s"},
     "node-approve": {"family"},
     "node-evidence": {"device", "valid_s", "version"},
+    "window-list": {"nodes", "pool", "zone", "rack", "announce"},
+    "window-preview": {"nodes", "pool", "zone", "rack"},
     "node-drain": {"slot_index"},
     "node-undrain": {"slot_index"},
     "tenant-list": {"tier", "owner_email"},

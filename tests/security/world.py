@@ -17,8 +17,16 @@ from admission.services import policies
 from gpuaas.api.routes import Route
 from gpuaas.kernel import clock, ids
 from nodeagent.protocol import AGENT_VERSION, request_signing_bytes
-from placement.models import Allocation, AutomaticAction, Drift, Node, NodeCredential, NodeTask
-from placement.services import nodes
+from placement.models import (
+    Allocation,
+    AutomaticAction,
+    Drift,
+    Node,
+    NodeCredential,
+    NodeTask,
+    Notice,
+)
+from placement.services import maintenance, nodes
 from tenants.models import ApiToken, Member, Project, SshKey, User
 from tenants.services import (
     break_glass,
@@ -221,6 +229,15 @@ def a_world() -> World:
         tenant_id=a.tenant.pk, user=watcher, reason=f"{CANARY} why", minutes=5, actor=OPERATOR
     )
     owners_token = ApiToken.objects.filter(user=a.owner).earliest("created_at")
+    (maintenance_window,) = maintenance.window_plan(
+        selector=maintenance.Selector(nodes=("host-1",)),
+        starts_at=clock.now() + timedelta(days=90),
+        ends_at=clock.now() + timedelta(days=91),
+        reason=f"{CANARY} why",
+        actor=OPERATOR,
+        announce=True,
+    )
+    notice = Notice.objects.filter(tenant=a.tenant).earliest("created_at")
     own = NodeCaller(host.fresh())
     here = host.fresh()
     differing = Drift.objects.create(
@@ -283,6 +300,8 @@ def a_world() -> World:
             "burst_id": str(burst.pk),
             "version_id": str(later.pk),
             "policy_id": str(rule.pk),
+            "maintenance_id": str(maintenance_window.pk),
+            "notice_id": str(notice.pk),
             "task_id": str(NodeTask.objects.get(state="succeeded").pk),
         },
         own_node=own,
@@ -308,6 +327,7 @@ def missing_of(route: Route) -> dict[str, str]:
             "workload_id",
             "member_id",
             "dataset",
+            "notice_id",
         )
         if f":{part}>" in route.pattern
     }
@@ -315,6 +335,10 @@ def missing_of(route: Route) -> dict[str, str]:
 
 _REASON = {"reason": "a test"}
 _LATER = {"opens_at": "2099-01-01T00:00:00Z", "closes_at": "2099-01-02T00:00:00Z"}
+_WINDOW = {
+    "starts_at": (clock.now() + timedelta(days=100)).isoformat(),
+    "ends_at": (clock.now() + timedelta(days=101)).isoformat(),
+}
 _LEASE = {"lease_epoch": 1, "boot_id": BOOT}
 BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "signup": {
@@ -435,6 +459,13 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "node-promote": {**_REASON, "capability": "slices"},
     "node-demote": {**_REASON, "capability": "slices"},
     "node-lift-health": {**_REASON, "gpu_uuid": "GPU-none"},
+    "node-card-replace": {**_REASON, "slot_index": 7},
+    "node-card-approve": {**_REASON, "slot_index": 7},
+    "node-card-cancel": {**_REASON, "slot_index": 7},
+    "window-list": {**_REASON, "nodes": ["host-1"], **_WINDOW},
+    "window-preview": {"nodes": ["host-1"], **_WINDOW},
+    "pool-notice": {**_REASON, "lead_s": 3600, "again_s": 600},
+    "notice-acknowledge": {},
     "agent-telemetry": {
         "boot_id": BOOT,
         "windows": [

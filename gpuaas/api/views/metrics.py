@@ -26,8 +26,16 @@ from gpuaas.kernel.models.work import ENDED
 from gpuaas.kernel.notify import hub
 from placement import selectors
 from placement.domain.stranding import CAUSES
-from placement.models import Allocation, Node, NodeCapability, NodeTask, Pool
+from placement.models import (
+    Allocation,
+    MaintenanceWindow,
+    Node,
+    NodeCapability,
+    NodeTask,
+    Pool,
+)
 from placement.services.fragmentation import fragmentation_list
+from placement.states import WindowState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -49,6 +57,7 @@ class Collector:
         yield self._runs()
         yield from self._outbox()
         yield from self._drift()
+        yield self._windows()
         parked = GaugeMetricFamily("gpuaas_parked_requests", "Requests parked in this process")
         parked.add_metric([], hub.parked)
         yield parked
@@ -178,6 +187,17 @@ class Collector:
         first = waiting["first"]
         age.add_metric([], max(0.0, (clock.db_now() - first).total_seconds()) if first else 0)
         yield age
+
+    def _windows(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpuaas_maintenance_windows", "Windows of maintenance by state", labels=["state"]
+        )
+        counts = dict(
+            MaintenanceWindow.objects.values_list("state").annotate(n=Count("pk")).order_by("state")
+        )
+        for state in WindowState.values:
+            family.add_metric([state], counts.get(state, 0))
+        return family
 
     def _drift(self) -> Iterator[Metric]:
         count = GaugeMetricFamily(

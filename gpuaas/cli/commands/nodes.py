@@ -6,6 +6,7 @@ import typer
 
 from gpuaas.cli import describe, topology, values
 from gpuaas.cli.commands import fitness
+from gpuaas.cli.commands.maintenance import MOVED, PLAN, drain_plan
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import NODE, TASK
 from gpuaas.cli.listing import All, Limit, State, show_list
@@ -76,11 +77,24 @@ def _acting(node: typer.Typer) -> None:
     def node_drain(
         session: Session,
         name: Reference,
-        reason: Reason,
+        reason: Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")] = "",
         slot: Annotated[int | None, typer.Option("--slot", min=0, help="Only this slot.")] = None,
+        plan: Annotated[
+            bool, typer.Option("--plan", help="Only show what becomes of what runs there.")
+        ] = False,
     ) -> None:
         """Give the node, or one slot of it, no new work; what runs there goes on."""
+        if plan:
+            found = session.client.get(f"{kind_path(NODE, name)}/drain-plan")
+            session.out.item(PLAN, found, drain_plan)
+            return
         _act(session, name, "drain", {"reason": reason, **_slot(slot)})
+
+    @command(node, "move")
+    def node_move(session: Session, name: Reference, reason: Reason) -> None:
+        """Move off a drained node what its tenants allow to be moved."""
+        path = f"{kind_path(NODE, name)}/actions/move"
+        session.out.items(MOVED, session.client.post(path, {"reason": reason})["items"])
 
     @command(node, "undrain")
     def node_undrain(

@@ -30,6 +30,7 @@ from gpuaas.console.fleet import posture_counts, strips_of
 from gpuaas.console.measured import COLUMNS, measured
 from gpuaas.console.pages import ConsolePage
 from gpuaas.console.picture import draw
+from gpuaas.console.upkeep import fates_in_words, upkeep_of
 from gpuaas.console.views.drift import ACCEPTABLE, REMOVABLE
 from gpuaas.kernel import clock, errors
 from gpuaas.kernel.models import Event
@@ -167,6 +168,7 @@ class OneNode(ConsolePage):
             free=node.free_count,
             verified=sum(slot.state == SlotState.VERIFIED for slot in slots),
             drained=any(drain.slot_index is None for drain in drains),
+            fates=fates_in_words(node),
         )
         held = {claim.slot_index: claim for claim in claims if claim.part is None}
         whole = held.get(-1)
@@ -205,6 +207,7 @@ class OneNode(ConsolePage):
             events=list(Event.objects.filter(subject_id=node.pk).order_by("-id")[:EVENTS_SHOWN]),
             actions=self.offered(node_actions(numbers)),
             families=list(NodeFamily.objects.order_by("name")),
+            upkeep=upkeep_of(node),
             token=token,
             legend=sorted({mark.state for mark in picture.marks()}),
             server=self.request.build_absolute_uri("/").rstrip("/"),

@@ -26,6 +26,8 @@ from placement.selectors import (
     allocation_states,
     allocation_timeline,
 )
+from placement.selectors.notices import notice_list
+from placement.selectors.occupants import ends_at_of
 from placement.services.allocations import allocation_release, allocation_rename
 from placement.states import AllocationState
 
@@ -185,6 +187,9 @@ class AllocationPage(OneAllocation):
             may_write=self.may("allocations:write"),
             releasable=row.state in RELEASABLE,
             cancels=row.state in CANCELS,
+            ends_at=ends_at_of(row),
+            notices=list(notice_list(self.tenant.pk, allocation_id=row.pk)[:5]),
+            may_acknowledge=self.may("allocations:write"),
         )
 
 

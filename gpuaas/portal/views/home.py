@@ -13,6 +13,7 @@ from admission.states import RequestState
 from gpuaas.portal.pages import TenantPage
 from gpuaas.ui.quota import shares_of
 from placement.models import Allocation
+from placement.selectors.notices import notice_list
 from placement.states import AllocationState
 from tenants.models import User
 from tenants.selectors import ssh_key_list, tenants_of
@@ -53,4 +54,8 @@ class Home(TenantPage):
             requests=list(recent.select_related("sku", "project").order_by("-created_at")[:5]),
             has_key=ssh_key_list(self.tenant.pk).exists(),
             may_launch=self.may("allocations:write"),
+            notices=list(notice_list(self.tenant.pk, unread=True)[:3])
+            if self.may("allocations:read")
+            else [],
+            may_acknowledge=self.may("allocations:write"),
         )
