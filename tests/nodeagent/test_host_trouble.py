@@ -58,6 +58,26 @@ def test_a_helper_with_a_full_disk_says_so_and_leaves_no_half_record(stage: Host
     assert [path.name for path in (stage.folder / "helper" / "tenancies").iterdir()] == []
 
 
+def test_a_runtime_folder_that_takes_nothing_starts_no_machine_and_is_tried_again(
+    stage: HostStage,
+) -> None:
+    assert until(lambda: bool(stage.control.observed))
+    machines = stage.folder / "run" / "machines"
+    # A file in the folder's place refuses as a full file system does, and to root too.
+    machines.write_text("")
+    stage.control.add(TaskKind.VM_PROVISION, stage.provision(0), task_id="make")
+    assert until(lambda: stage.answered("make"))
+    _, fail = stage.control.failed[-1]
+    assert (fail.code, fail.retryable) == ("start_failed", True)
+    assert stage.machine("alloc-1") is None
+    assert [one.claim for one in stage.records] == ["alloc-1"]
+    machines.unlink()
+    stage.done(TaskKind.VM_PROVISION, stage.provision(0), "make", epoch=2)
+    assert stage.machine("alloc-1") is not None
+    stage.done(TaskKind.VM_RELEASE, stage.release(0), "end")
+    assert (stage.records, stage.traces()) == ([], [])
+
+
 @pytest.mark.parametrize("room", [0, 1, 40])
 def test_a_journal_that_could_not_be_written_keeps_what_comes_after(
     tmp_path: Path, room: int
