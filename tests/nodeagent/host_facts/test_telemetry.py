@@ -324,12 +324,9 @@ def test_a_driver_that_writes_all_ones_gives_no_number(
     [
         # Degrees below zero come as the top of an unsigned number.
         ({"gpu.0.temperature": str(2**32 - 5)}, "temperature", "out_of_range"),
-        ({"gpu.0.temperature": "151"}, "temperature", "out_of_range"),
         ({"gpu.0.temperature": str(2**31 - 1)}, "temperature", "sentinel"),
         ({"gpu.0.field.82": "1 0"}, "memory_temperature", "out_of_range"),
         ({"gpu.0.util": "101"}, "gpu_utilisation", "out_of_range"),
-        ({"gpu.0.power": "6000000"}, "power", "out_of_range"),
-        ({"error.0.nvmlDeviceGetMemoryInfo_v2": "3"}, "memory_used", "not_supported"),
         ({"error.0.nvmlDeviceGetMemoryInfo_v2": "16"}, "memory_used", "reset_required"),
         ({"error.0.nvmlDeviceGetPowerUsage": "15"}, "power", "gpu_lost"),
         ({"gpu.0.ecc": None, "gpu.*.ecc": None}, "ecc_uncorrected", "not_supported"),
