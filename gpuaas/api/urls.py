@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver, include, path, register_converter
+from django.urls import URLPattern, URLResolver, include, path
 
 from gpuaas.api.agent import views as agent
+from gpuaas.api.fleet_urls import FLEET, MAINTENANCE, PLACEMENT
 from gpuaas.api.views import (
     access,
     allocations,
@@ -12,22 +13,14 @@ from gpuaas.api.views import (
     catalogue,
     cleanup,
     datasets,
-    defrag,
     docs,
-    drift,
     entitlements,
     events,
-    evidence,
-    fragmentation,
     health,
-    hosts,
     identity,
     levels,
-    maintenance,
     members,
     metrics,
-    nodes,
-    notices,
     operations,
     operators,
     own,
@@ -39,26 +32,8 @@ from gpuaas.api.views import (
     storage,
     stream,
     tenants,
-    terms,
     workloads,
 )
-
-
-class NameConverter:
-    """A name or id in a path: nothing in it that a database or a log could trip over."""
-
-    regex = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-
-    def to_python(self, value: str) -> str:
-        """As it is."""
-        return value
-
-    def to_url(self, value: str) -> str:
-        """As it is."""
-        return value
-
-
-register_converter(NameConverter, "name")
 
 _PROGRAM = "service-accounts/<uuid:account_id>"
 ACCESS: list[URLPattern | URLResolver] = [
@@ -195,126 +170,6 @@ LEASES: list[URLPattern | URLResolver] = [
     path("stream", stream.Stream.as_view(), name="stream"),
 ]
 
-_TERMS = "placement-terms/<name:noun>/<name:about>"
-PLACEMENT: list[URLPattern | URLResolver] = [
-    path("drift", drift.Drifts.as_view(), name="drift-list"),
-    path("drift/<uuid:drift_id>/actions/accept", drift.DriftAccept.as_view(), name="drift-accept"),
-    path("drift/<uuid:drift_id>/actions/remove", drift.DriftRemove.as_view(), name="drift-remove"),
-    path("breaker/held", drift.Held.as_view(), name="breaker-held-list"),
-    path("breaker/held/<uuid:held_id>/actions/allow", drift.HeldAllow.as_view(), name="held-allow"),
-    path(
-        "breaker/held/<uuid:held_id>/actions/reject", drift.HeldReject.as_view(), name="held-reject"
-    ),
-    path("pools/<slug:pool>/breaker", drift.PoolBreaker.as_view(), name="pool-breaker"),
-    path("fragmentation", fragmentation.Fragmentation.as_view(), name="fragmentation-list"),
-    path("defrag/policies", defrag.DefragPolicies.as_view(), name="defrag-policy-list"),
-    path("defrag/policies/<name:pool>", defrag.DefragPolicyOne.as_view(), name="defrag-policy"),
-    path("defrag/plan", defrag.DefragPlan.as_view(), name="defrag-plan"),
-    path("defrag/runs", defrag.DefragRun.as_view(), name="defrag-run"),
-    path("placement-terms", terms.PlacementTermsAll.as_view(), name="placement-terms-list"),
-    path(_TERMS, terms.PlacementTermsOne.as_view(), name="placement-terms-detail"),
-    path(
-        f"{_TERMS}/actions/preview",
-        terms.PlacementTermsPreview.as_view(),
-        name="placement-terms-preview",
-    ),
-    path("scoring", terms.ScoringVersions.as_view(), name="scoring-list"),
-]
-
-_WINDOW = "maintenance-windows/<uuid:maintenance_id>/actions"
-_CARDS = "nodes/<name:node>/replacements"
-MAINTENANCE: list[URLPattern | URLResolver] = [
-    path("maintenance-windows", maintenance.Windows.as_view(), name="window-list"),
-    path(
-        "maintenance-windows/actions/preview",
-        maintenance.WindowPreview.as_view(),
-        name="window-preview",
-    ),
-    path(f"{_WINDOW}/announce", maintenance.WindowAnnounce.as_view(), name="window-announce"),
-    path(f"{_WINDOW}/cancel", maintenance.WindowCancel.as_view(), name="window-cancel"),
-    path(f"{_WINDOW}/end", maintenance.WindowEnd.as_view(), name="window-end"),
-    path("pools/<name:pool>/notice", maintenance.PoolNotice.as_view(), name="pool-notice"),
-    path(
-        "nodes/<name:node>/drain-plan",
-        maintenance.NodeDrainPlan.as_view(),
-        name="node-drain-plan",
-    ),
-    path("nodes/<name:node>/actions/move", maintenance.NodeMove.as_view(), name="node-move"),
-    path(_CARDS, maintenance.Replacements.as_view(), name="node-replacement-list"),
-    path(
-        "nodes/<name:node>/actions/replace-card",
-        maintenance.CardReplace.as_view(),
-        name="node-card-replace",
-    ),
-    path(
-        "nodes/<name:node>/actions/approve-card",
-        maintenance.CardApprove.as_view(),
-        name="node-card-approve",
-    ),
-    path(
-        "nodes/<name:node>/actions/cancel-card",
-        maintenance.CardCancel.as_view(),
-        name="node-card-cancel",
-    ),
-    path("notices", notices.Notices.as_view(), name="notice-list"),
-    path(
-        "notices/<uuid:notice_id>/actions/acknowledge",
-        notices.NoticeAcknowledge.as_view(),
-        name="notice-acknowledge",
-    ),
-]
-
-_NODE = "nodes/<name:node>"
-FLEET: list[URLPattern | URLResolver] = [
-    path("nodes", nodes.Nodes.as_view(), name="node-list"),
-    path(_NODE, nodes.NodeDetail.as_view(), name="node-detail"),
-    path(f"{_NODE}/topology", nodes.NodeTopology.as_view(), name="node-topology"),
-    path(f"{_NODE}/tasks", nodes.NodeTasks.as_view(), name="node-task-list"),
-    path(f"{_NODE}/slots", nodes.NodeSlots.as_view(), name="node-slot-list"),
-    path(
-        "slots/<uuid:slot_id>/actions/override",
-        cleanup.SlotOverride.as_view(),
-        name="slot-override",
-    ),
-    path(
-        "slots/<uuid:slot_id>/actions/approve-override",
-        cleanup.SlotOverrideApprove.as_view(),
-        name="slot-override-approve",
-    ),
-    path(
-        "slots/<uuid:slot_id>/actions/refuse-override",
-        cleanup.SlotOverrideRefuse.as_view(),
-        name="slot-override-refuse",
-    ),
-    path(
-        "slots/<uuid:slot_id>/actions/withdraw-override",
-        cleanup.SlotOverrideWithdraw.as_view(),
-        name="slot-override-withdraw",
-    ),
-    path(f"{_NODE}/telemetry", hosts.NodeTelemetry.as_view(), name="node-telemetry"),
-    path(f"{_NODE}/evidence", evidence.NodeEvidence.as_view(), name="node-evidence"),
-    path(f"{_NODE}/xids", evidence.NodeXids.as_view(), name="node-xid-list"),
-    path(f"{_NODE}/actions/promote", evidence.NodePromote.as_view(), name="node-promote"),
-    path(f"{_NODE}/actions/demote", evidence.NodeDemote.as_view(), name="node-demote"),
-    path(
-        f"{_NODE}/actions/lift-health",
-        evidence.NodeLiftHealth.as_view(),
-        name="node-lift-health",
-    ),
-    path(f"{_NODE}/identity", hosts.NodeIdentityView.as_view(), name="node-identity"),
-    path(f"{_NODE}/actions/accept", hosts.NodeAccept.as_view(), name="node-accept"),
-    path(f"{_NODE}/join-tokens", nodes.NodeJoinToken.as_view(), name="node-join-token"),
-    path(f"{_NODE}/actions/cut", nodes.NodeCut.as_view(), name="node-cut"),
-    path(f"{_NODE}/actions/discover", nodes.NodeDiscover.as_view(), name="node-discover"),
-    path(f"{_NODE}/actions/approve", nodes.NodeApprove.as_view(), name="node-approve"),
-    path(f"{_NODE}/actions/drain", nodes.NodeDrainOrder.as_view(), name="node-drain"),
-    path(f"{_NODE}/actions/undrain", nodes.NodeUndrain.as_view(), name="node-undrain"),
-    path(f"{_NODE}/actions/maintain", nodes.NodeMaintain.as_view(), name="node-maintain"),
-    path(f"{_NODE}/actions/quarantine", nodes.NodeQuarantine.as_view(), name="node-quarantine"),
-    path(f"{_NODE}/actions/restore", nodes.NodeRestore.as_view(), name="node-restore"),
-    path(f"{_NODE}/actions/retire", nodes.NodeRetire.as_view(), name="node-retire"),
-    path(f"{_NODE}/actions/revoke-credentials", nodes.NodeRevoke.as_view(), name="node-revoke"),
-]
 
 _TENANT = "tenants/<name:tenant>"
 TENANTS: list[URLPattern | URLResolver] = [

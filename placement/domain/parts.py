@@ -224,3 +224,19 @@ def label_of(part: Mapping[str, Any]) -> str:
     if part["kind"] == MIG:
         return str(placement_of(part))
     return f"{part['milli']}/1000 with {part['memory_mib']} MiB"
+
+
+def spans_within(text: str, slot: int) -> Spans:
+    """A multirange of the node's line as spans of one slot's thousand milli."""
+    parts = text.strip("{}").replace("[", "").split("),")
+    out = []
+    for part in parts if text != "{}" else ():
+        low, high = part.rstrip(")").split(",")
+        out.append((int(low) - slot * SLOT_MILLI, int(high) - slot * SLOT_MILLI))
+    return tuple(out)
+
+
+def span_text(spans: Spans, slot: int) -> str:
+    """Spans of a slot as a multirange of its node's line."""
+    base = slot * SLOT_MILLI
+    return "{" + ",".join(f"[{base + low},{base + high})" for low, high in spans) + "}"

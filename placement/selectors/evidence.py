@@ -16,7 +16,7 @@ from placement.domain.readiness import (
     ends_at,
 )
 from placement.models import CleanupProof, Node, NodeCapability, ReadinessEvidence
-from placement.snapshots.readiness import items_of, terms_of
+from placement.selectors.fitness import items_of, terms_of
 
 WAYS_OUT: Final = {
     "driver": "Load the driver that the family asks for, then discover the host again.",

@@ -12,14 +12,13 @@ from django.db.models import QuerySet
 
 from gpuaas.kernel import clock, errors
 from placement.domain.capacity import NodeFacts, posture
-from placement.domain.parts import label_of
+from placement.domain.parts import label_of, spans_within
 from placement.domain.picture import ClaimFact, NodePicture, SlotFact, picture_from
 from placement.domain.readiness import takes_of
 from placement.domain.residue import blocking_codes
 from placement.domain.truth import FourStates, Truth
 from placement.models import Claim, Node, NodeDrain, NodeTask, Slot, SlotResidue
 from placement.selectors.drift import drift_codes
-from placement.snapshots.parts import spans_within
 from placement.states import LIVE, ResidueState, SlotState, TaskState
 
 _FACTS = """

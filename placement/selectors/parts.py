@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement.domain.parts import Spans, label_of
+from placement.domain.parts import Spans, label_of, spans_within
 from placement.models import Claim, CutSlot, Node
-from placement.snapshots.parts import spans_within
 from placement.states import LIVE
 
 

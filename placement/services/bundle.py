@@ -17,9 +17,9 @@ from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ConcurrentUpdate
 from placement.domain.compared import FIRST_CHOICE
 from placement.domain.fit import Option, Place, Want
-from placement.domain.parts import MIG, Part
+from placement.domain.parts import MIG, Part, span_text
 from placement.domain.sets import ANYHOW, Closeness
-from placement.snapshots import Target, span_text
+from placement.snapshots import Target
 from tenants.domain.names import slug_of
 from tenants.errors import QUOTA_REFUSALS, EnvelopeExceeded
 

@@ -23,7 +23,7 @@ from placement.domain.readiness import (
 )
 from placement.domain.seen import DISCOVERED, from_discovery
 from placement.models import Node, NodeCapability, ReadinessEvidence
-from placement.snapshots.readiness import items_of, terms_of
+from placement.selectors.fitness import items_of, terms_of
 from placement.states import CapabilityState, NodeState
 
 PART = system("readiness")

@@ -8,7 +8,6 @@ from placement.snapshots.parts import (
     part_candidates,
     part_locked,
     part_nearest,
-    span_text,
 )
 from placement.snapshots.places import ANYWHERE, Target, candidates, locked, nearest, size_of
 
@@ -31,5 +30,4 @@ __all__ = [
     "part_locked",
     "part_nearest",
     "size_of",
-    "span_text",
 ]

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from gpuaas.kernel import prepared
 from placement.domain.fit import Place, Want
-from placement.domain.mig import BOARDS, SLOT_MILLI, states_by_preference
-from placement.domain.parts import MIG, CutState, PartAsk, Spans
+from placement.domain.mig import BOARDS, states_by_preference
+from placement.domain.parts import MIG, CutState, PartAsk, spans_within
 from placement.snapshots.places import FENCED, FITS, HELD, LOCK, Target, params_of, read_place
 
 _COLUMNS: Final = (
@@ -150,19 +150,3 @@ def _cut(line: str) -> CutState:
         holder=None if holder == "-" else UUID(holder),
         open=is_open == "1",
     )
-
-
-def spans_within(text: str, slot: int) -> Spans:
-    """A multirange of the node's line as spans of one slot's thousand milli."""
-    parts = text.strip("{}").replace("[", "").split("),")
-    out = []
-    for part in parts if text != "{}" else ():
-        low, high = part.rstrip(")").split(",")
-        out.append((int(low) - slot * SLOT_MILLI, int(high) - slot * SLOT_MILLI))
-    return tuple(out)
-
-
-def span_text(spans: Spans, slot: int) -> str:
-    """Spans of a slot as a multirange of its node's line."""
-    base = slot * SLOT_MILLI
-    return "{" + ",".join(f"[{base + low},{base + high})" for low, high in spans) + "}"
