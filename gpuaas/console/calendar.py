@@ -37,7 +37,7 @@ def strip(windows: Sequence[MaintenanceWindow], now: datetime) -> SafeString:
             shapes.append(text(f"{start + timedelta(days=k):%d %b}", x + 4, HEAD - 10, "faint"))
     for at, name in enumerate(names):
         y = HEAD + at * ROW
-        shapes.append(text(clip(name, 20), 0, y + 16, ""))
+        shapes.append(text(clip(name, 18), 16, y + 16, ""))
         for window in rows[name]:
             left = max(0.0, (window.starts_at - start) / timedelta(days=1))
             right = min(float(DAYS), (window.ends_at - start) / timedelta(days=1))

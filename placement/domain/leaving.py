@@ -52,9 +52,9 @@ def in_words(plan: DrainPlan) -> str:
         return "Nothing runs there."
     counts = plan.counts()
     parts: Sequence[tuple[int, str]] = (
-        (counts[Fate.ENDS], "ends by itself"),
-        (counts[Fate.MOVES], "may be moved"),
-        (counts[Fate.STAYS], "stays until its tenant releases it"),
+        (counts[Fate.ENDS], "going by itself"),
+        (counts[Fate.MOVES], "that may be moved"),
+        (counts[Fate.STAYS], "staying until released by its tenant"),
     )
     said = ", ".join(f"{count} {what}" for count, what in parts if count)
     room = f" For {counts['no_room']} there is no room elsewhere now." if counts["no_room"] else ""

@@ -110,5 +110,5 @@ def test_a_pool_says_how_long_before_what_happens(acme: TenantWorld) -> None:
 def test_windows_are_counted_by_state(acme: TenantWorld) -> None:
     operator = operator_caller()
     planned(operator)
-    text = operator.get("/api/v1/metrics").content.decode()
+    text = operator.get("/metrics").content.decode()
     assert 'gpuaas_maintenance_windows{state="announced"} 1.0' in text

@@ -67,7 +67,7 @@ def test_a_wrong_window_says_so_beside_its_field(browser: Browser) -> None:
 
 def test_the_drain_form_says_what_becomes_of_everything_there(browser: Browser) -> None:
     page = browser.get("/console/nodes/n1/").content.decode()
-    assert "1 allocation there: 1 stays until its tenant releases it." in page
+    assert "1 allocation there: 1 staying until released by its tenant." in page
     plan = browser.get("/console/nodes/n1/drain-plan/").content.decode()
     assert "train-1" in plan
     assert "sku_unavailable" in plan

@@ -34,7 +34,7 @@ def test_the_plan_names_each_fate_and_the_moves_go_where_it_said() -> None:
     assert (Claim.objects.count(), Node.objects.get(name="n2").generation) == counted
     by_name = {one.name: one for one in plan.leaving}
     assert plan.counts() == {"ends": 1, "moves": 2, "stays": 1, "no_room": 0}
-    assert "1 ends by itself, 2 may be moved, 1 stays" in in_words(plan)
+    assert "1 going by itself, 2 that may be moved, 1 staying" in in_words(plan)
     assert by_name[Allocation.objects.get(request_id=ends.request_id).name].ends_at is not None
     foreseen = {one.name: one.to for one in plan.leaving if one.fate == "moves"}
     assert set(foreseen.values()) <= {"n2", "n3"}
