@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Max
 
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
@@ -69,11 +69,11 @@ def xids_take(node: Node, boot_id: str, window: WireWindow) -> bool:
         .exclude(state=SlotState.RETIRED)
         .values_list("gpu_uuid", "index")
     )
-    held: dict[int, UUID] = dict(
-        Claim.objects.filter(node_num=node.num, state__in=LIVE).values_list(
-            "slot_index", "allocation_id"
-        )
-    )
+    held: dict[int, UUID | None] = {}
+    live = Claim.objects.filter(node_num=node.num, state__in=LIVE)
+    for index, allocation in live.values_list("slot_index", "allocation_id"):
+        # Where several have parts of a GPU, nobody can say whose error it was.
+        held[index] = None if index in held else allocation
     XidEvent.objects.bulk_create(
         XidEvent(
             node=node,
@@ -111,10 +111,18 @@ def _told(conditions: Iterable[Mapping[str, Any]]) -> dict[str, list[Told]]:
     return found
 
 
-def _resets(node: Node) -> dict[int, datetime]:
-    """When a complete cleanup last proved a reset, by slot; -1: of the whole host."""
-    proofs = CleanupProof.objects.filter(claim__node_num=node.num, complete=True)
-    return dict(proofs.order_by("created_at").values_list("claim__slot_index", "created_at")[:2000])
+def _resets(node: Node, now: datetime) -> dict[int, datetime]:
+    """When a complete cleanup last proved a reset, by slot; -1: of the whole host.
+
+    None that is older than every error that is looked at. They are found by the host's tasks,
+    which an index has: of ended claims none is kept by host.
+    """
+    since = now - LOOKED_BACK
+    proofs = CleanupProof.objects.filter(
+        task__node=node, task__created_at__gte=since, created_at__gte=since, complete=True
+    )
+    last = proofs.values("claim__slot_index").annotate(at=Max("created_at"))
+    return dict(last.values_list("claim__slot_index", "at"))
 
 
 def _ecc(node: Node) -> dict[str, int]:
@@ -150,7 +158,7 @@ def _seen(node: Node, conditions: Iterable[Mapping[str, Any]], now: datetime) ->
         slot.gpu_uuid: slot
         for slot in Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED)
     }
-    resets = _resets(node)
+    resets = _resets(node, now)
     present = _present(node)
     facts = {}
     for uuid in sorted(about):
@@ -340,11 +348,10 @@ def health_lift(*, node_id: UUID, gpu_uuid: str, reason: str, actor: Actor) -> D
 def health_sweep() -> int:
     """Judge anew the GPUs that were not healthy: a reset, a boot or a clean day may have come."""
     rows = DeviceHealth.objects.exclude(classification=HEALTHY).order_by("checked_at")
+    # Hosts that are out are left out here: never judged again, they would stay the oldest.
+    rows = rows.exclude(node__state__in=[NodeState.RETIRED, NodeState.ENROLLING])
     ids = list(dict.fromkeys(rows.values_list("node_id", flat=True)[:400]))[:100]
-    standing = Node.objects.filter(pk__in=ids).exclude(
-        Q(state=NodeState.RETIRED) | Q(state=NodeState.ENROLLING)
-    )
-    for node_id in list(standing.values_list("pk", flat=True)):
+    for node_id in ids:
         with transaction.atomic():
             health_refresh(locked(node_id))
     return len(ids)

@@ -17,8 +17,17 @@ from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
 from placement.domain.identity import CARD_SWAPPED
 from placement.errors import CardInUse, CardNotSeen
-from placement.models import CardReplacement, Claim, GpuDevice, IdentityDifference, Node, Slot
+from placement.models import (
+    CardReplacement,
+    Claim,
+    DeviceHealth,
+    GpuDevice,
+    IdentityDifference,
+    Node,
+    Slot,
+)
 from placement.services.differences import slot_accept
+from placement.services.health import health_lift
 from placement.services.identities import one_slot_each_or_refuse
 from placement.services.nodes import discovery_order, locked, need_reason, recount
 from placement.services.slots import lay_out
@@ -85,16 +94,20 @@ def card_replace(*, node_id: UUID, slot_index: int, reason: str, actor: Actor) -
         actor=actor,
         after={"state": row.state},
         reason=why,
-        facts={"node": node.name, "slot_index": slot_index, "old_uuid": slot.gpu_uuid},
+        facts={
+            "node": node.name,
+            "slot_index": slot_index,
+            "old_uuid": slot.gpu_uuid,
+            "blocked_before_by": slot.block_owner,
+        },
     )
+    block = {"block_reason": "its card was replaced", "block_owner": actor.as_json()}
     if slot.state != SlotState.BLOCKED:
-        advance(
-            slot,
-            "block",
-            actor=actor,
-            reason=why,
-            changes={"block_reason": "its card was replaced", "block_owner": actor.as_json()},
-        )
+        advance(slot, "block", actor=actor, reason=why, changes=block)
+    else:
+        # Most cards are replaced because automation blocked them. From now on the block is the
+        # operator's: with the old card its trouble goes, and the slot must not be sold by that.
+        Slot.objects.filter(pk=slot.pk).update(**block)
     discovery_order(node)
     recount(node)
     return row
@@ -144,6 +157,10 @@ def card_approve(*, node_id: UUID, slot_index: int, reason: str, actor: Actor) -
     )
     lay_out(node)
     node.save(update_fields=["slot_count", "layout", "exclusive_mask"])
+    if DeviceHealth.objects.filter(node=node, gpu_uuid=row.old_uuid).exists():
+        # What is known against a card that is gone is nothing against the host.
+        health_lift(node_id=node_id, gpu_uuid=row.old_uuid, reason=why, actor=actor)
+        node = locked(node_id)
     recount(node)
     return row
 

@@ -44,8 +44,10 @@ SELECT n.id, n.boot_id, extract(epoch FROM %(now)s::timestamptz - n.last_seen_at
             'id', a.id, 'here', a.node_id = n.id AND a.state = 'released',
             'ended', extract(epoch FROM %(now)s::timestamptz - a.released_at))), '[]')
           FROM placement_allocation a
-         WHERE a.id::text IN (SELECT v->>'claim_ref'
-                                FROM jsonb_array_elements(coalesce(n.observed->'vms', '[]')) v)
+         WHERE a.id = ANY (ARRAY(
+               SELECT CASE WHEN v->>'claim_ref' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+                           THEN (v->>'claim_ref')::uuid END
+                 FROM jsonb_array_elements(coalesce(n.observed->'vms', '[]')) v))
            AND (a.node_id <> n.id OR a.state = 'released'))::text,
        (SELECT coalesce(json_agg(json_build_array(t.id, t.kind, extract(epoch FROM
             %(now)s::timestamptz - coalesce(t.lease_until, t.deadline_at)))), '[]')

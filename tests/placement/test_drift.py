@@ -8,11 +8,11 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from gpuaas.kernel import errors
-from gpuaas.kernel.clock import FakeClock, use
+from gpuaas.kernel.clock import FakeClock, db_now, use
 from gpuaas.kernel.clock import now as time_now
 from gpuaas.kernel.models import Event, WorkflowRun
 from nodeagent.protocol import Address, Presence, VmState
@@ -33,6 +33,7 @@ from placement.models.allocation import Observed
 from placement.services import cleanup
 from placement.services.allocations import allocation_release
 from placement.services.drift import drift_accept, drift_reconcile, drift_remove, drift_sweep
+from placement.snapshots import drift as drift_snapshot
 from placement.states import LIVE
 from tests.builders import OPERATOR, TenantWorld, a_catalogue, a_host, a_tenant, drive_all
 from tests.placement.drifting import Broken, living, machine
@@ -303,6 +304,18 @@ def test_what_the_breaker_holds_is_tried_later(
     assert AutomaticAction.objects.filter(state="held").count() == 1
     (held,) = Drift.objects.filter(trouble="held by the breaker")
     assert (held.attempts, held.state) == (0, "open")
+
+
+@pytest.mark.django_db
+def test_a_look_reads_no_allocation_that_is_none_of_the_hosts(acme: TenantWorld) -> None:
+    """What has ended grows for ever: a machine's allocation is found by its key."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute(
+            f"EXPLAIN {drift_snapshot._FACTS}", {"nodes": [acme.tenant.pk], "now": db_now()}
+        )
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "Seq Scan on placement_allocation" not in plan, plan
 
 
 @pytest.mark.django_db

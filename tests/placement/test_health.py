@@ -25,13 +25,13 @@ from placement.domain.health import (
 )
 from placement.domain.xids import CATALOGUE, POLICIES, xid_of
 from placement.errors import SkuUnavailable
-from placement.models import DeviceHealth, Slot, XidEvent
+from placement.models import CleanupProof, DeviceHealth, Slot, XidEvent
 from placement.node_tasks import ObservedReport
 from placement.selectors import differences_of, posture_of
 from placement.services import health as service
 from placement.services.allocations import allocation_release
 from placement.services.breaker import breaker_set
-from placement.services.nodes import node_drain
+from placement.services.nodes import node_drain, node_retire
 from placement.services.observed import node_observed
 from placement.services.telemetry import telemetry_take
 from tests.builders import (
@@ -400,3 +400,38 @@ def test_the_breaker_holds_what_would_take_too_much_of_a_pool(host: Host) -> Non
     # What the host itself says now is not held.
     observe(host, ("gpu_recovery_required", "the driver asks for gpu_reset", 1))
     assert slot(host).state == "blocked"
+
+
+@pg
+def test_a_host_that_is_out_is_left_out_of_those_that_are_judged(host: Host) -> None:
+    gone = a_host("h2")
+    long_ago = clock.db_now() - timedelta(days=3)
+    for node in (gone.node, host.node):
+        DeviceHealth.objects.create(
+            node=node,
+            gpu_uuid=f"GPU-{node.name}-1",
+            classification="unhealthy",
+            since=long_ago,
+            checked_at=long_ago,
+        )
+    node_retire(node_id=gone.node.pk, reason="sold", actor=OPERATOR)
+    assert service.health_sweep() == 1
+    assert DeviceHealth.objects.get(node=host.node).classification == "healthy"
+
+
+@pg
+def test_the_last_of_many_cleanups_is_the_one_that_counts(host: Host, acme: TenantWorld) -> None:
+    for _ in range(2):
+        acme.order(slots=2)
+        host.work()
+        latest = acme.tenant.allocations.latest("created_at")
+        allocation_release(allocation_id=latest.pk, reason="", actor=acme.actor)
+        drive_all()
+        host.work()
+    proofs = CleanupProof.objects.filter(complete=True, claim__slot_index=1)
+    assert proofs.count() == 2
+    last = max(proofs.values_list("created_at", flat=True))
+    now = clock.db_now()
+    assert service._resets(host.fresh(), now)[1] == last
+    proofs.update(created_at=now - timedelta(days=15))
+    assert 1 not in service._resets(host.fresh(), now)

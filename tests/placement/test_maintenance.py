@@ -336,3 +336,28 @@ def test_a_duration_out_of_bounds_names_its_field(
     with pytest.raises(InvalidRequest) as refused:
         acme.order(max_duration_s=seconds)
     assert refused.value.errors[0].pointer == "/max_duration_s"
+
+
+def test_windows_that_run_on_hide_neither_the_next_nor_what_is_left_over(
+    acme: TenantWorld, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "BATCH", 1)
+    for k in range(2, 14):
+        a_host(f"n{k}")
+    window = planned(announce=True)
+    maintenance.window_start(window_id=window.pk, actor=OPERATOR)
+    over = planned("n13", announce=True)
+    maintenance.window_start(window_id=over.pk, actor=OPERATOR)
+    node = nodes.node_maintain(node_id=over.node_id, reason="still open", actor=OPERATOR)
+    maintenance.window_end(window_id=over.pk, actor=OPERATOR)
+    nodes.node_restore(node_id=node.pk, reason="closed", actor=OPERATOR)
+    for k in range(2, 12):
+        running = planned(f"n{k}", announce=True)
+        maintenance.window_start(window_id=running.pk, actor=OPERATOR)
+    due = planned("n12", after=200 * HOUR, announce=True)
+    passed(due, 201 * HOUR)
+    MaintenanceWindow.objects.filter(state="active").update(starts_at=clock.db_now() - 2 * HOUR)
+    maintenance.maintenance_sweep()
+    due.refresh_from_db()
+    assert due.state == "active"
+    assert not NodeDrain.objects.filter(node_id=over.node_id, ended_at__isnull=True).exists()

@@ -9,8 +9,10 @@ from gpuaas.kernel.models import Event
 from placement.errors import CardInUse, CardNotSeen
 from placement.models import CardReplacement, Claim, GpuDevice, NodeTask, Slot
 from placement.services.differences import slot_accept
+from placement.services.health import health_sweep
 from placement.services.replacements import card_approve, card_cancel, card_replace, card_seen
 from tests.builders import OPERATOR, Host, a_catalogue, a_host, a_tenant
+from tests.placement.test_health import observe, tell
 from tests.placement.test_identity import discovered, report_with, slots_of
 
 pytestmark = pytest.mark.django_db
@@ -88,3 +90,27 @@ def test_what_was_never_declared_is_not_approved(host: Host) -> None:
     with pytest.raises(NotFound):
         approve(host)
     assert slots_of(host)[3] == ("blocked", "GPU-h1-3")
+
+
+def test_a_card_that_automation_had_blocked_is_not_sold_by_its_trouble_going_with_it(
+    host: Host,
+) -> None:
+    observe(host, ("gpu_row_remap_failed", "a row could not be remapped", 3))
+    assert slots_of(host)[3][0] == "blocked"
+    declare(host)
+    observe(host)
+    health_sweep()
+    assert slots_of(host)[3] == ("blocked", "GPU-h1-3")
+    discovered(host, report_with(host, swap=(3,)))
+    assert approve(host).new_uuid == "GPU-new-3"
+    assert slots_of(host)[3] == ("approved", "GPU-new-3")
+    assert host.fresh().free_count == 8
+
+
+def test_a_host_is_not_kept_from_work_by_a_card_that_is_gone(host: Host) -> None:
+    tell(host, 79, gpu=3)
+    assert not host.fresh().schedulable
+    declare(host)
+    discovered(host, report_with(host, swap=(3,)))
+    approve(host)
+    assert (host.fresh().schedulable, host.fresh().free_count) == (True, 8)
