@@ -21,7 +21,8 @@ SELECT * FROM (
            (n.num, s.index, n.pool_id, n.family_id, coalesce(h.taken, '{{}}'),
             1000 - coalesce(h.milli, 0), coalesce(h.bits, 0), coalesce(h.memory, 0),
             CASE WHEN k.cut = 'share' THEN h.tenant END,
-            n.schedulable AND k.cut = ANY (n.part_kinds) AND s.state = 'approved'
+            n.schedulable AND n.takes IN ('any', 'slices') AND k.cut = ANY (n.part_kinds)
+              AND s.state = 'approved'
               AND NOT EXISTS (SELECT FROM placement_nodedrain d WHERE d.node_id = n.id
                                AND d.slot_index = s.index AND d.ended_at IS NULL)
               AND NOT EXISTS (SELECT FROM placement_slotresidue r WHERE r.slot_id = s.id

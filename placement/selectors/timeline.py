@@ -15,7 +15,7 @@ from gpuaas.kernel.scope import platform_scope
 from placement.models import Allocation, CleanupProof, NodeTask
 
 TIMELINE_PAGE = 100
-HIDDEN = frozenset({"node_num", "node", "slots", "slot_index"})
+HIDDEN = frozenset({"node_num", "node", "slots", "slot_index", "machine", "boots", "boot_id"})
 """Facts about the host that only operators see."""
 Position = tuple[datetime, UUID]
 """When and which: what the next part comes after."""

@@ -82,9 +82,8 @@ def _rebind(row: Drift, node: Node) -> bool:
         kind="placement.allocation.rebound",
         subject=allocation,
         actor=PART,
-        before={"boots": boots},
-        after={"boot_id": node.boot_id},
         reason=row.code,
+        facts={"boots": boots, "boot_id": node.boot_id},
     )
     return True
 

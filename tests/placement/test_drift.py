@@ -30,6 +30,7 @@ from placement.domain.drift import (
 )
 from placement.models import Allocation, AutomaticAction, Claim, Drift, Node, NodeTask
 from placement.models.allocation import Observed
+from placement.selectors.timeline import event_facts
 from placement.services import cleanup
 from placement.services.allocations import allocation_release
 from placement.services.drift import drift_accept, drift_reconcile, drift_remove, drift_sweep
@@ -263,6 +264,9 @@ def test_a_new_address_and_a_new_boot_are_followed(
     assert row.connection is not None
     assert row.connection["command"] == "ssh -p 2299 ubuntu@127.0.0.9"
     assert set(Claim.objects.values_list("boot_id", flat=True)) == {"boot-00000007"}
+    told = Event.objects.get(kind="placement.allocation.rebound")
+    assert told.facts["boot_id"] == "boot-00000007"
+    assert (told.before, told.after, event_facts(told, operator=False)) == (None, None, {})
     ended = Drift.objects.filter(kind__in=["address_changed", "boot_changed_under_claim"])
     assert set(ended.values_list("state", "outcome")) == {("closed", "repaired")}
 

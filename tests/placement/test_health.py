@@ -25,7 +25,7 @@ from placement.domain.health import (
 )
 from placement.domain.xids import CATALOGUE, POLICIES, xid_of
 from placement.errors import SkuUnavailable
-from placement.models import CleanupProof, DeviceHealth, Slot, XidEvent
+from placement.models import Allocation, CleanupProof, DeviceHealth, Slot, XidEvent
 from placement.node_tasks import ObservedReport
 from placement.selectors import differences_of, posture_of
 from placement.services import health as service
@@ -36,12 +36,15 @@ from placement.services.observed import node_observed
 from placement.services.telemetry import telemetry_take
 from tests.builders import (
     BOOT,
+    BOTH_KINDS,
     OPERATOR,
     Host,
     TenantWorld,
     a_catalogue,
     a_host,
+    a_parts_catalogue,
     a_tenant,
+    cut_slots,
     drive_all,
 )
 
@@ -435,3 +438,17 @@ def test_the_last_of_many_cleanups_is_the_one_that_counts(host: Host, acme: Tena
     assert service._resets(host.fresh(), now)[1] == last
     proofs.update(created_at=now - timedelta(days=15))
     assert 1 not in service._resets(host.fresh(), now)
+
+
+@pg
+def test_an_error_of_a_gpu_with_several_parts_is_laid_to_nobody() -> None:
+    a_catalogue()
+    a_parts_catalogue()
+    host = a_host("h1", parts=BOTH_KINDS)
+    cut_slots(host, "mig", 1)
+    a_tenant("acme").order("h100.1g")
+    tell(host, 13)
+    assert XidEvent.objects.get().allocation == Allocation.objects.get().pk
+    a_tenant("beta").order("h100.1g")
+    tell(host, 13, seq=2)
+    assert XidEvent.objects.latest("created_at").allocation is None

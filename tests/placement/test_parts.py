@@ -12,7 +12,7 @@ from gpuaas.kernel.models import Event
 from placement.audits.parts import parts
 from placement.errors import GpuUnknown, NeverFits, PartUnsupported, SkuUnavailable, SlotInUse
 from placement.models import Claim, ClaimDevice, CutSlot, GpuDevice, Node, NodeTask, Slot
-from placement.services import allocations, cuts, nodes, queue, workloads
+from placement.services import allocations, cuts, evidence, nodes, queue, workloads
 from placement.states import LIVE
 from tenants.models import QuotaCounter, SlaTier
 from tests.builders import (
@@ -380,3 +380,14 @@ def test_a_workload_shares_by_the_shape_that_it_runs_on(host: Host) -> None:
         with pytest.raises(ProductError) as refused:
             workloads.gpu_sharing(workload_id=ticket.workload_id, mode=mode, actor=acme.actor)
         assert refused.value.code == "sharing_not_eligible"
+
+
+def test_a_host_that_is_not_fit_for_slices_sells_no_parts_and_its_count_is_right(
+    host: Host,
+) -> None:
+    cut_slots(host, "mig", 3)
+    evidence.node_demote(
+        node_id=host.node.pk, capability="slices", reason="inspected", actor=OPERATOR
+    )
+    assert not CutSlot.objects.get().open
+    assert list(parts()) == []
