@@ -146,5 +146,5 @@ def failing(shown: list[Shown]) -> int:
 
 def proof_list(node: Node, most: int) -> list[CleanupProof]:
     """The host's cleanups with what was proven, newest first."""
-    rows = CleanupProof.objects.filter(claim__node_num=node.num)
+    rows = CleanupProof.objects.filter(task__node=node)
     return list(rows.select_related("claim__tenant", "claim__allocation").order_by("-id")[:most])
