@@ -32,10 +32,9 @@ from placement.services.cleanup import (
 )
 from placement.services.nodes import locked, need_reason, recount
 from placement.states import AllocationState, ClaimState, ResidueState
-from tenants.domain.roles import OPERATOR_ACTIONS
 from tenants.errors import PersonNeeded
-from tenants.models import User
 from tenants.services.access import person_id_of
+from tenants.services.operators import operators_lately
 from tenants.services.second_factor import given_lately_or_refuse
 
 
@@ -57,12 +56,11 @@ class Blocks:
 def single_operator() -> bool:
     """Whether the platform has a single operator: then one person may do both, and it shows.
 
-    Whoever may ask counts, since two of whom only one may approve can do it between them.
-    Those who may only look do not count.
+    Whoever may ask counts, since two of whom only one may approve can do it between them; also
+    who could until lately, so that nobody comes to be alone by taking the others' roles. Those
+    who may only look do not count.
     """
-    asking = OPERATOR_ACTIONS["cleanup:write"]
-    rows = User.objects.filter(is_staff=True, is_active=True, operator_role__in=asking)
-    return rows.count() < 2
+    return operators_lately("cleanup:write") < 2
 
 
 def approval_rule() -> str:

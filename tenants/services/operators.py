@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import secrets
+from datetime import timedelta
+from typing import Final
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
-from gpuaas.kernel import errors, events
+from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import SYSTEM, Actor
+from gpuaas.kernel.models import Event
+from tenants.domain.roles import OPERATOR_ACTIONS
 from tenants.errors import LastAdministrator, NameTaken
 from tenants.models import OperatorRole, User
 from tenants.services.second_factor import given_lately_or_refuse
 
 PASSWORD_BYTES = 15
 SHORTEST_REASON, LONGEST_REASON = 1, 500
+LATELY: Final = timedelta(days=7)
+"""For so long who had a role that was taken still counts where two people are needed."""
 
 
 def _role(role: str) -> str:
@@ -61,6 +67,21 @@ def operator_create(
 def operator_list() -> QuerySet[User]:
     """The platform's operators, those who came first first."""
     return User.objects.filter(is_staff=True).order_by("date_joined", "id")
+
+
+def operators_lately(action: str) -> int:
+    """How many active operators carry an action, or did within ``LATELY``."""
+    carriers = OPERATOR_ACTIONS[action]
+    active = User.objects.filter(is_staff=True, is_active=True)
+    carrying = active.filter(operator_role__in=carriers)
+    others = active.exclude(operator_role__in=carriers).values_list("pk", flat=True)
+    taken = Event.objects.filter(
+        kind="tenants.operator.role_set",
+        subject_id__in=list(others),
+        at__gt=clock.db_now() - LATELY,
+        before__role__in=sorted(carriers),
+    )
+    return carrying.count() + taken.values("subject_id").distinct().count()
 
 
 @transaction.atomic

@@ -18,6 +18,7 @@ from placement.services.allocations import allocation_release
 from tenants.errors import PersonNeeded, SecondFactorNeeded
 from tenants.models import ApiToken, User
 from tenants.services.access import token_authenticate, user_actor
+from tenants.services.operators import operator_role_set
 from tests.api.client import Caller, token_of
 from tests.builders import a_catalogue, a_host, a_tenant
 from tests.identity.factors import enrol, pass_factor
@@ -123,6 +124,16 @@ def test_a_single_operator_may_do_both_and_is_told_and_marked(blocked: Allocatio
     assert event.facts["alone"] is True
     page = html.unescape(browser.get(address).content.decode())
     assert "(the platform's only operator)" in page
+
+
+def test_nobody_comes_to_be_alone_by_taking_the_other_operators_roles(
+    blocked: Allocation,
+) -> None:
+    ada, grace = as_person(an_operator("ada")), an_operator("grace")
+    ask(blocked, ada)
+    operator_role_set(user_id=grace.pk, role="viewer", reason="tidying up", actor=ada)
+    with pytest.raises(SecondPersonNeeded):
+        approve(blocked, ada)
 
 
 def test_the_exception_ends_with_the_second_operator(blocked: Allocation) -> None:
