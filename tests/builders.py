@@ -306,16 +306,23 @@ class Host:
         )
         return sign(HOST_KEY, signed)
 
-    def fail(self, task: NodeTask, *, retryable: bool = False) -> None:
-        """Hand in a failure."""
+    def fail(
+        self,
+        task: NodeTask,
+        *,
+        retryable: bool = False,
+        code: str = "backend_error",
+        detail: str = "it broke",
+    ) -> None:
+        """Hand in a failure, in the host's words."""
         tasks.task_fail(
             node=self.fresh(),
             task_id=task.pk,
             message=FailRequest(
                 lease_epoch=task.lease_epoch,
                 boot_id=self.boot,
-                code="backend_error",
-                detail="it broke",
+                code=code,
+                detail=detail,
                 retryable=retryable,
             ),
         )

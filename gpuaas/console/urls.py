@@ -17,6 +17,7 @@ from gpuaas.console.views import (
     ending,
     envelopes,
     fitness,
+    fleet,
     fragmentation,
     home,
     maintenance,
@@ -37,7 +38,8 @@ from gpuaas.console.views import (
 app_name = "console"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.Home.as_view(), name="home"),
-    path("fleet/", home.Fleet.as_view(), name="fleet"),
+    path("fleet/", fleet.Fleet.as_view(), name="fleet"),
+    path("fleet.csv", fleet.FleetCsv.as_view(), name="fleet-csv"),
     path("defrag/", defrag.Defrag.as_view(), name="defrag"),
     path("defrag/policies/<slug:pool>/", defrag.DefragPolicyPage.as_view(), name="defrag-policy"),
     path("placement-terms/", terms.PlacementTerms.as_view(), name="placement-terms"),

@@ -59,6 +59,11 @@ def catalogue() -> dict[str, Reason]:
     return dict(sorted(_catalogue.items()))
 
 
+def entry_of(code: str) -> Reason | None:
+    """A declared code's entry; None of one that is not ours."""
+    return _catalogue.get(code)
+
+
 class ProductError(Exception):
     """A failure that a person is told about: code, status, numbers, way out."""
 

@@ -5,6 +5,7 @@ from placement.selectors.allocations import (
     allocation_list,
     allocation_phase,
     allocation_states,
+    outcome_detail,
     request_explain,
     request_list,
 )
@@ -52,6 +53,7 @@ from placement.selectors.timeline import (
     allocation_timeline,
     event_actor,
     event_facts,
+    event_reason,
 )
 
 __all__ = [
@@ -78,6 +80,7 @@ __all__ = [
     "drift_standing",
     "event_actor",
     "event_facts",
+    "event_reason",
     "evidence_list",
     "free_milli",
     "health_of",
@@ -94,6 +97,7 @@ __all__ = [
     "node_picture",
     "node_states",
     "offer_list",
+    "outcome_detail",
     "override_of",
     "posture_of",
     "postures_of",

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 from admission.domain.outcome import outcome_of
 from admission.models import AdmissionRequest, Decision
-from gpuaas.kernel import clock, errors
+from gpuaas.kernel import clock, errors, told
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.scope import platform_scope
 from placement.domain.compared import FIRST_CHOICE, choice_in, compared
@@ -59,6 +59,14 @@ def _observed_late(row: Allocation) -> bool:
 def allocation_phase(row: Allocation) -> str:
     """The phase shown to people, computed from intent and observation."""
     return phase(row.state, observed=row.observed, observed_late=_observed_late(row))
+
+
+def outcome_detail(row: Allocation, *, operator: bool = False) -> str:
+    """Why it ended, or why its cleanup is blocked, in the words for this reader."""
+    blocked = row.state == AllocationState.CLEANUP_BLOCKED
+    return told.outcome_told(
+        row.outcome_code, row.outcome_detail, blocked=blocked, operator=operator
+    )
 
 
 def _executing(row: Allocation) -> Truth:
@@ -179,7 +187,8 @@ def allocation_explain(allocation_id: UUID, *, operator: bool = False) -> dict[s
         "phase": allocation_phase(row),
         "outcome": row.outcome,
         "code": code,
-        "detail": row.outcome_detail or error.get("detail", ""),
+        "detail": outcome_detail(row, operator=operator)
+        or told.detail_told(code, error.get("detail", ""), operator=operator),
         "unblock": entry.unblock if entry else "",
     }
     return out

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from gpuaas.kernel import errors
+from gpuaas.kernel import errors, told
 from gpuaas.kernel.models import Event, WorkflowRun
 from gpuaas.kernel.scope import platform_scope
 from placement.models import Allocation, CleanupProof, NodeTask
@@ -17,6 +17,8 @@ from placement.models import Allocation, CleanupProof, NodeTask
 TIMELINE_PAGE = 100
 HIDDEN = frozenset({"node_num", "node", "slots", "slot_index", "machine", "boots", "boot_id"})
 """Facts about the host that only operators see."""
+HIDDEN_STEP = HIDDEN | {"detail"}
+"""Of a missing step, besides, what the host said of it."""
 Position = tuple[datetime, UUID]
 """When and which: what the next part comes after."""
 
@@ -31,7 +33,14 @@ class Timeline:
 
 def event_facts(event: Event, *, operator: bool) -> dict[str, Any]:
     """An event's facts, for tenants without those about the host."""
-    return event.facts if operator else {k: v for k, v in event.facts.items() if k not in HIDDEN}
+    facts = told.facts_told(event.facts, event.reason, operator=operator)
+    return {k: v for k, v in facts.items() if operator or k not in HIDDEN}
+
+
+def event_reason(event: Event, *, operator: bool) -> str:
+    """Why it happened; a code that a host made up, or its words, are not for tenants."""
+    by_host = event.actor.get("kind") == "node" or event.subject_kind == "placement.nodetask"
+    return told.code_told(event.reason, operator=operator or not by_host)
 
 
 def event_actor(event: Event, *, operator: bool) -> dict[str, Any]:
@@ -51,7 +60,7 @@ def _entry(event: Event, operator: bool) -> dict[str, Any]:
         "actor": actor,
         "before": event.before,
         "after": event.after,
-        "reason": event.reason,
+        "reason": event_reason(event, operator=operator),
         "facts": facts,
         "correlation": event.correlation,
     }
@@ -59,7 +68,8 @@ def _entry(event: Event, operator: bool) -> dict[str, Any]:
 
 def _proof(proof: CleanupProof, operator: bool) -> dict[str, Any]:
     missing = [
-        {k: v for k, v in step.items() if operator or k not in HIDDEN} for step in proof.missing
+        {k: v for k, v in step.items() if operator or k not in HIDDEN_STEP}
+        for step in proof.missing
     ]
     return {
         "id": proof.pk,

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from gpuaas.kernel import clock, errors, events, ids, workflow
+from gpuaas.kernel import clock, errors, events, ids, told, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.transitions import advance
@@ -115,7 +115,7 @@ def release_begin(
         row,
         "release",
         actor=actor,
-        reason=detail,
+        reason=code if told.host_speaks(code) else detail,
         changes={
             "outcome": outcome,
             "outcome_code": code,

@@ -38,6 +38,10 @@ def pages_of(scene: Scene) -> dict[str, list[tuple[str, str]]]:
         scene.operator.email: [
             ("c-home", "/console/"),
             ("c-fleet", "/console/fleet/"),
+            ("c-fleet-tenant", "/console/fleet/?by=tenant"),
+            ("c-fleet-health", "/console/fleet/?by=health&tenant=~none"),
+            ("c-fleet-age", "/console/fleet/?by=age"),
+            ("c-fleet-list", "/console/fleet/?by=tenant&view=list"),
             ("c-nodes", "/console/nodes/"),
             ("c-node-dgx2", "/console/nodes/dgx2-a/"),
             ("c-node-p4d", "/console/nodes/p4d-a/"),

@@ -55,10 +55,11 @@ def allocations_shown(
             names = dict(
                 Node.objects.filter(pk__in={row.node_id for row in rows}).values_list("id", "name")
             )
-    return [_shown(row, names.get(row.node_id), states) for row in rows]
+    operator = view.actor.operator
+    return [_shown(row, names.get(row.node_id), states, operator) for row in rows]
 
 
-def _shown(row: Allocation, node_name: str | None, states: bool) -> dict[str, Any]:
+def _shown(row: Allocation, node_name: str | None, states: bool, operator: bool) -> dict[str, Any]:
     body: dict[str, Any] = {
         "id": row.pk,
         "name": row.name,
@@ -74,7 +75,7 @@ def _shown(row: Allocation, node_name: str | None, states: bool) -> dict[str, An
         "phase": selectors.allocation_phase(row),
         "outcome": row.outcome,
         "outcome_code": row.outcome_code,
-        "outcome_detail": row.outcome_detail,
+        "outcome_detail": selectors.outcome_detail(row, operator=operator),
         "connection": _connection(row.connection),
         "node": {"id": row.node_id, "name": node_name} if node_name else None,
         "price_hour_micro": row.price_hour_micro,
@@ -215,7 +216,7 @@ class ProjectAllocations(TenantView):
             tenant_id=self.tenant_id, project_id=row.pk, order=order_of(given), actor=self.actor
         )
         self.run_row = ticket.run
-        return operation_response(ticket.run, status=202)
+        return operation_response(ticket.run, operator=self.actor.operator, status=202)
 
     def afterwards(self, response: HttpResponseBase) -> HttpResponseBase:
         """Wait for the end, when asked to."""
@@ -329,7 +330,7 @@ class AllocationRelease(TenantView):
             allocation_id=row.pk, reason=given["reason"], actor=self.actor
         )
         self.run_row = run
-        return operation_response(run, status=202)
+        return operation_response(run, operator=self.actor.operator, status=202)
 
     def afterwards(self, response: HttpResponseBase) -> HttpResponseBase:
         """Wait for the end, when asked to."""

@@ -35,7 +35,7 @@ class AllocationRetryCleanup(OperatorView):
         run = cleanup.cleanup_retry(
             allocation_id=allocation_id, reason=given["reason"], actor=self.actor
         )
-        return operation_response(run, status=202)
+        return operation_response(run, operator=True, status=202)
 
 
 def overrides_shown(mine: Q) -> dict[str, Any]:

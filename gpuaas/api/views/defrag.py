@@ -107,4 +107,4 @@ class DefragRun(OperatorView):
     def post(self, request: Request) -> Response:
         """Begin the plan that was looked at; each move is looked at again before it is made."""
         run = service.defrag_run(actor=self.actor, **wire.DefragRunIn.read(request.data))
-        return operation_response(run, status=202)
+        return operation_response(run, operator=True, status=202)

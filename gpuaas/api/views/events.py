@@ -44,7 +44,7 @@ def event_shown(seal: EventSeal, *, operator: bool) -> dict[str, Any]:
         "actor": {name: actor.get(name, "") for name in ("kind", "id", "name")},
         "before": event.before,
         "after": event.after,
-        "reason": event.reason,
+        "reason": selectors.event_reason(event, operator=operator),
         "facts": selectors.event_facts(event, operator=operator),
         "request_id": event.correlation,
         "digest": bytes(seal.digest).hex(),

@@ -16,7 +16,7 @@ from gpuaas.api.base import TenantView
 from gpuaas.api.pagination import page
 from gpuaas.api.serializers import allocations as wire
 from gpuaas.api.serializers.common import page_of
-from gpuaas.kernel import workflow
+from gpuaas.kernel import told, workflow
 from gpuaas.kernel.errors import NotFound, catalogue
 from gpuaas.kernel.models import RunState, WorkflowRun
 from gpuaas.kernel.models.work import ENDED
@@ -25,9 +25,12 @@ POLL_AFTER_S = 2
 _UNDERWAY = {str(RunState.COMPENSATING): "running"}
 
 
-def operation_shown(run: WorkflowRun) -> dict[str, Any]:
-    """The representation of a run."""
+def operation_shown(run: WorkflowRun, *, operator: bool) -> dict[str, Any]:
+    """The representation of a run; a host's own words are for operators only."""
     progress = workflow.progress(run)
+    error = told.error_told(run.error, operator=operator)
+    steps = [told.step_told(step, operator=operator) for step in run.steps]
+    step = next((one for one in steps if one["name"] == progress.step), {})
     done = run.state in ENDED
     body = {
         "id": run.pk,
@@ -39,22 +42,32 @@ def operation_shown(run: WorkflowRun) -> dict[str, Any]:
         "progress": {
             "step": progress.step,
             "percent": progress.percent,
-            "message": progress.message,
+            "message": _message(run, progress.message, step, operator),
         },
-        "steps": [_step(step) for step in run.steps],
+        "steps": [_step(step) for step in steps],
         "metadata": {
             "attempt": run.attempt,
             "undoing": run.state == RunState.COMPENSATING,
             "request_id": run.correlation,
         },
         "result": run.result,
-        "error": _problem(run.error),
+        "error": _problem(error),
         "created_at": run.created_at,
         "updated_at": run.updated_at,
         "ended_at": run.ended_at,
         "cancellable": not done and run.state != RunState.COMPENSATING,
     }
     return dict(wire.OperationOut(body).data)
+
+
+def _message(run: WorkflowRun, message: str, step: dict[str, Any], operator: bool) -> str:
+    """How far it is, in words: an ended one's are its error's, and go the error's way."""
+    if operator or run.state == RunState.SUCCEEDED:
+        return message
+    if run.state in ENDED:
+        return told.detail_told(str((run.error or {}).get("code", "")), message, operator=False)
+    undoing = f"undoing {step.get('name', '')}" if run.state == RunState.COMPENSATING else ""
+    return step.get("detail") or undoing
 
 
 def _step(step: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +130,9 @@ class Operations(TenantView):
                 rows,
                 query=query,
                 name="operations",
-                render=lambda found: [operation_shown(run) for run in found],
+                render=lambda found: [
+                    operation_shown(run, operator=self.actor.operator) for run in found
+                ],
             )
         )
 
@@ -139,7 +154,7 @@ class OperationDetail(TenantView):
         if run is None:
             raise NotFound
         self.run_row = run
-        return operation_response(run)
+        return operation_response(run, operator=self.actor.operator)
 
     def afterwards(self, response: HttpResponseBase) -> HttpResponseBase:
         """Wait for the end, when asked to."""
@@ -147,12 +162,12 @@ class OperationDetail(TenantView):
         return answered_when_done(self, self.run_row, wait_s, response)
 
 
-def operation_response(run: WorkflowRun, *, status: int = 200) -> Response:
+def operation_response(run: WorkflowRun, *, operator: bool, status: int = 200) -> Response:
     """The answer that shows an operation, with where it is and when to look again."""
     headers = {"Location": f"/api/v1/operations/{run.pk}"} if status == 202 else {}
     if run.state not in ENDED:
         headers["Retry-After"] = str(POLL_AFTER_S)
-    return Response(operation_shown(run), status=status, headers=headers)
+    return Response(operation_shown(run, operator=operator), status=status, headers=headers)
 
 
 def answered_when_done(
@@ -169,7 +184,9 @@ def answered_when_done(
     later = parking.until(topics, wait_s, view.actor.tenant_id, ended)
     if later is None:
         later = parking.until(topics, 0, view.actor.tenant_id, lambda: _fresh(run.pk))
-    return operation_response(later, status=response.status_code) if later else response
+    if later is None:
+        return response
+    return operation_response(later, operator=view.actor.operator, status=response.status_code)
 
 
 def _fresh(run_id: UUID) -> WorkflowRun | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -19,12 +18,14 @@ from gpuaas.portal.pages import TenantPage
 from gpuaas.ui.four import sides_of
 from gpuaas.ui.frame import Crumb
 from gpuaas.ui.paging import cursor_at, part_of, position_of
+from gpuaas.ui.sheet import inert, sheet
 from placement.models import Allocation
 from placement.selectors import (
     allocation_explain,
     allocation_phase,
     allocation_states,
     allocation_timeline,
+    outcome_detail,
 )
 from placement.selectors.notices import notice_list
 from placement.selectors.occupants import ends_at_of
@@ -106,12 +107,7 @@ class AllocationsCsv(AllocationList):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """All rows of the filters, newest first."""
-        response = HttpResponse(content_type="text/csv; charset=utf-8")
-        name = f"allocations-{self.tenant.slug}.csv"
-        response["Content-Disposition"] = f'attachment; filename="{name}"'
-        writer = csv.writer(response)
-        writer.writerows(self._lines())
-        return response
+        return sheet(f"allocations-{self.tenant.slug}", self._lines())
 
     def _lines(self) -> Iterator[list[object]]:
         yield [
@@ -122,7 +118,7 @@ class AllocationsCsv(AllocationList):
         for row in rows.iterator(chunk_size=1000):
             yield [
                 row.pk,
-                _inert(row.name),
+                inert(row.name),
                 row.project.slug,
                 row.sku.name,
                 row.slots,
@@ -134,11 +130,6 @@ class AllocationsCsv(AllocationList):
                 row.active_at.isoformat() if row.active_at else "",
                 row.released_at.isoformat() if row.released_at else "",
             ]
-
-
-def _inert(text: str) -> str:
-    """A spreadsheet would run a cell that begins like a formula."""
-    return f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t"} else text
 
 
 class OneAllocation(TenantPage):
@@ -176,6 +167,7 @@ class AllocationPage(OneAllocation):
         return self.page(
             "portal/allocation_live.html" if part else "portal/allocation.html",
             allocation=row,
+            outcome=outcome_detail(row),
             phase=allocation_phase(row),
             four=sides_of(allocation_states(row), ages=row.state != AllocationState.RELEASED),
             timeline=timeline.items,
