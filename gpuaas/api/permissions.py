@@ -229,6 +229,7 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("tenant-quota", "GET"): _FLEET,
     ("tenant-envelope-versions", "GET"): _FLEET,
     ("tenant-envelope-schedule", "POST"): _TENANTS,
+    ("tenant-envelope-preview", "POST"): _FLEET,
     ("envelope-version-cancel", "POST"): _TENANTS,
     ("tenant-entitlement-list", "GET"): _FLEET,
     ("tenant-entitlement-list", "POST"): _TENANTS,

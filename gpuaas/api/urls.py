@@ -15,6 +15,7 @@ from gpuaas.api.views import (
     datasets,
     docs,
     entitlements,
+    envelopes,
     events,
     health,
     identity,
@@ -181,7 +182,7 @@ TENANTS: list[URLPattern | URLResolver] = [
     path(f"{_TENANT}/actions/resume", tenants.TenantResume.as_view(), name="tenant-resume"),
     path(
         f"{_TENANT}/envelopes/<name:resource_class>",
-        tenants.TenantEnvelope.as_view(),
+        envelopes.TenantEnvelope.as_view(),
         name="tenant-envelope",
     ),
 ]
@@ -271,17 +272,22 @@ AUTHORITY: list[URLPattern | URLResolver] = [
     path(f"{_TENANT}/quota", authority.TenantQuota.as_view(), name="tenant-quota"),
     path(
         f"{_TENANT}/envelope-versions",
-        authority.TenantEnvelopeVersions.as_view(),
+        envelopes.TenantEnvelopeVersions.as_view(),
         name="tenant-envelope-versions",
     ),
     path(
         f"{_TENANT}/envelopes/<name:resource_class>/versions",
-        authority.TenantEnvelopeSchedule.as_view(),
+        envelopes.TenantEnvelopeSchedule.as_view(),
         name="tenant-envelope-schedule",
     ),
     path(
+        f"{_TENANT}/envelopes/<name:resource_class>/preview",
+        envelopes.TenantEnvelopePreview.as_view(),
+        name="tenant-envelope-preview",
+    ),
+    path(
         "envelope-versions/<uuid:version_id>/actions/cancel",
-        authority.EnvelopeVersionCancel.as_view(),
+        envelopes.EnvelopeVersionCancel.as_view(),
         name="envelope-version-cancel",
     ),
     path(

@@ -101,6 +101,8 @@ TIER = Kind(
 
 PREVIEW = Kind("preview", (column("DIGEST"), column("TENANTS")), key="digest")
 
+IMPACT = Kind("impact", (column("DIGEST"), column("EXCESS", "excess_milli")), key="digest")
+
 TIER_VERSION = Kind(
     "tier-version",
     (

@@ -188,3 +188,27 @@ def test_a_cohort_of_this_name_is_made_once(operator: Caller) -> None:
     again = operator.post("/cohorts", {"name": "lab"})
     assert again.status_code in (400, 409)
     assert Cohort.objects.count() == 1
+
+
+def test_an_envelope_names_its_preview_and_is_refused_when_it_would_touch_something_else(
+    acme: TenantWorld, operator: Caller
+) -> None:
+    address = f"{PATH}/envelopes/h100-slot"
+    before = Envelope.objects.get(tenant=acme.tenant).nominal_milli
+    shown = operator.post(f"{address}/preview", {"nominal_milli": 70_000}).json()
+    assert f"h100-slot nominal: {before} to 70000" in shown["lines"]
+    assert Envelope.objects.get(tenant=acme.tenant).nominal_milli == before
+    a_host()
+    acme.order(slots=1, name="meanwhile")
+    body = {"nominal_milli": 70_000, "seen": shown["digest"], "reason": "contract"}
+    stale = operator.call("PUT", address, body)
+    assert (stale.status_code, stale.json()["code"]) == (409, "preview_stale")
+    changed = stale.json()["facts"]["changed"]
+    assert "held: 1000 in 1" in changed
+    assert not any("nominal" in line for line in changed)
+    assert Envelope.objects.get(tenant=acme.tenant).nominal_milli == before
+    later = {**body, "effective_from": "2099-01-01T00:00:00Z"}
+    assert operator.post(f"{address}/versions", later).json()["code"] == "preview_stale"
+    now = operator.post(f"{address}/preview", {"nominal_milli": 70_000}).json()["digest"]
+    assert operator.call("PUT", address, {**body, "seen": now}).status_code == 200
+    assert Envelope.objects.get(tenant=acme.tenant).nominal_milli == 70_000

@@ -35,7 +35,7 @@ def text_of(answer: Any) -> str:
 
 def seen_on(answer: Any) -> str:
     """What the page wants to be confirmed."""
-    found = re.search(r'name="seen" value="([0-9a-f]{64})"', text_of(answer))
+    found = re.search(r'name="seen" value="([0-9a-f.]{64})"', text_of(answer))
     assert found is not None
     return found.group(1)
 

@@ -48,11 +48,14 @@ def test_the_form_offers_kinds_of_storage_and_sends_what_was_chosen(world: World
     page = browser.get(address).content.decode()
     assert "reached from z1" in page
     query = {"kind": "job", "name": "j", "sku": "h100.slice", "slots": "1", "storage": "parallel"}
-    plan = browser.get(address, query).content.decode()
-    assert "<dt>Storage</dt><dd>parallel</dd>" in plan
-    assert '<input type="hidden" name="storage" value="parallel">' in plan
-    assert "--storage parallel" in plan
-    assert "forbidden_by_locality" in plan
+    far = browser.get(address, query).content.decode()
+    assert "<dt>Storage</dt><dd>parallel</dd>" in far
+    assert "forbidden_by_locality" in far
+    assert 'id="send-plan"' not in far
+    storage_declare(name="s3", kind="object", actor=OPERATOR)
+    plan = browser.get(address, {**query, "storage": "object"}).content.decode()
+    assert '<input type="hidden" name="storage" value="object">' in plan
+    assert "--storage object" in plan
     gone = browser.get(address, {**query, "storage": "tape"}).content.decode()
     assert "storage_not_offered" in gone
 

@@ -138,8 +138,9 @@ OPTIONAL: dict[str, set[str]] = {
     "node-undrain": {"slot_index"},
     "tenant-list": {"tier", "owner_email"},
     "tenant-suspend": {"suspension"},
-    "tenant-envelope": {"reason", *ENVELOPE},
-    "tenant-envelope-schedule": ENVELOPE,
+    "tenant-envelope": {"reason", "seen", *ENVELOPE},
+    "tenant-envelope-schedule": {"seen", *ENVELOPE},
+    "tenant-envelope-preview": {"borrow_milli", "lend_milli", "effective_from"},
     "tenant-caps": {
         "allocations",
         "best_band",

@@ -385,6 +385,7 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "node-discover": {},
     "tenant-list": {"name": "new"},
     "tenant-envelope": {"nominal_milli": 64000},
+    "tenant-envelope-preview": {"nominal_milli": 64000},
     "project-workload-list": {**JOB, "wait": True},
     "workload-plan": JOB,
     "workload-scale": {"replicas": 2, "wait": True},

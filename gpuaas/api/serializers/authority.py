@@ -198,6 +198,14 @@ class CapsIn(Reasoned):
     spend_hard_micro = _cap()
 
 
+def _seen() -> Text:
+    return Text(
+        max_length=64,
+        required=False,
+        help_text="The digest of the preview; refused when it would touch something else now.",
+    )
+
+
 class EnvelopeTerms(Input):
     """What a tenant may hold of a class; what is not named stays as it is."""
 
@@ -215,9 +223,31 @@ class EnvelopeTerms(Input):
     drain_after_s = Whole(min_value=0, max_value=90 * 86_400, required=False)
 
 
+class EnvelopePreviewIn(Input):
+    """The envelope that would be set; what is not named stays as it is."""
+
+    nominal_milli = _amount()
+    borrow_milli = _amount(required=False)
+    lend_milli = _amount(required=False, allow_null=True)
+    effective_from = serializers.DateTimeField(required=False, help_text="None: now.")
+
+
+class EnvelopePreviewOut(Output):
+    """Whom and what another envelope touches."""
+
+    excess_milli = serializers.IntegerField(help_text="Held beyond it; it needs a policy.")
+    used_milli = serializers.IntegerField()
+    allocations = serializers.IntegerField()
+    lines = serializers.ListField(
+        child=serializers.CharField(), help_text="Each number that changes, in milli-units."
+    )
+    digest = serializers.CharField(help_text="What the change may name as seen.")
+
+
 class EnvelopeIn(EnvelopeTerms):
     """An envelope from now on."""
 
+    seen = _seen()
     reason = Text(max_length=500, required=False, allow_blank=True, default="")
 
 
@@ -225,6 +255,7 @@ class EnvelopeVersionIn(EnvelopeTerms):
     """A version from a moment on."""
 
     effective_from = serializers.DateTimeField()
+    seen = _seen()
     reason = Text(max_length=500)
 
 

@@ -20,8 +20,8 @@ from gpuaas.api.views.quota import caps_shown, quota_shown
 from gpuaas.api.views.tenants import tenant_named
 from placement.selectors import leases_of_tenant
 from tenants import selectors
-from tenants.models import BurstRule, EnvelopeVersion
-from tenants.services import bursts, caps, cohorts, envelopes, tenancy, tiers
+from tenants.models import BurstRule
+from tenants.services import bursts, caps, cohorts, tenancy, tiers
 
 
 class TenantQuota(OperatorView):
@@ -32,60 +32,6 @@ class TenantQuota(OperatorView):
         """Every class of a tenant."""
         Query.read(request.query_params)
         return Response(quota_shown(tenant_named(tenant).pk))
-
-
-class TenantEnvelopeVersions(OperatorView):
-    """The versions of a tenant's envelopes."""
-
-    @extend_schema(
-        operation_id="tenant_envelope_versions",
-        tags=["tenants"],
-        responses=wire.EnvelopeVersionList,
-    )
-    def get(self, request: Request, tenant: str) -> Response:
-        """Every version: in force, to come, called off."""
-        Query.read(request.query_params)
-        rows = selectors.envelope_versions(tenant_named(tenant).pk)
-        return Response(wire.EnvelopeVersionList({"items": list(rows)}).data)
-
-
-class TenantEnvelopeSchedule(OperatorView):
-    """A version from a moment on."""
-
-    @extend_schema(
-        operation_id="tenant_envelope_schedule",
-        tags=["tenants"],
-        request=wire.EnvelopeVersionIn,
-        responses={201: wire.EnvelopeVersionOut},
-    )
-    def post(self, request: Request, tenant: str, resource_class: str) -> Response:
-        """Schedule an envelope; one that lies in the past is in force at once."""
-        given = wire.EnvelopeVersionIn.read(request.data)
-        row = envelopes.envelope_schedule(
-            tenant_id=tenant_named(tenant).pk,
-            resource_class=resource_class,
-            actor=self.actor,
-            **given,
-        )
-        fresh = EnvelopeVersion.objects.select_related("resource_class").get(pk=row.pk)
-        return Response(wire.EnvelopeVersionOut(fresh).data, status=201)
-
-
-class EnvelopeVersionCancel(OperatorView):
-    """A version that shall not come."""
-
-    @extend_schema(
-        operation_id="envelope_version_cancel",
-        tags=["tenants"],
-        request=Reasoned,
-        responses=wire.EnvelopeVersionOut,
-    )
-    def post(self, request: Request, version_id: UUID) -> Response:
-        """Call off a version that is not in force yet."""
-        given = Reasoned.read(request.data)
-        envelopes.envelope_version_cancel(version_id=version_id, actor=self.actor, **given)
-        fresh = EnvelopeVersion.objects.select_related("resource_class").get(pk=version_id)
-        return Response(wire.EnvelopeVersionOut(fresh).data)
 
 
 class TenantCapsView(OperatorView):

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from uuid import UUID
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from admission.services import tenancies
-from gpuaas.api import examples
 from gpuaas.api.base import OperatorView
 from gpuaas.api.fields import Paged
 from gpuaas.api.pagination import is_id, page
 from gpuaas.api.serializers import access as wire
-from gpuaas.api.serializers import authority as authority_wire
 from gpuaas.api.serializers.authority import SuspendIn
 from gpuaas.api.serializers.common import Reasoned, page_of
-from gpuaas.api.views.projects import envelopes_shown
 from gpuaas.kernel.errors import NotFound
 from tenants import selectors
-from tenants.models import Envelope, Tenant
+from tenants.models import Tenant
 from tenants.services import tenancy
-from tenants.services.envelopes import envelope_set
 
 
 def tenant_named(named: str) -> Tenant:
@@ -108,26 +103,3 @@ TenantApprove = _action("approve", tenancies.tenant_approve, "Let a pending tena
 TenantReject = _action("reject", tenancies.tenant_reject, "Turn a pending tenant away")
 TenantSuspend = _action("suspend", tenancy.tenant_suspend, "Stop new work", SuspendIn)
 TenantResume = _action("resume", tenancy.tenant_resume, "End a suspension")
-
-
-class TenantEnvelope(OperatorView):
-    """What a tenant may hold of one class."""
-
-    @extend_schema(
-        operation_id="tenant_envelope_set",
-        tags=["tenants"],
-        request=authority_wire.EnvelopeIn,
-        responses=wire.EnvelopeOut,
-        examples=examples.ENVELOPE,
-    )
-    def put(self, request: Request, tenant: str, resource_class: str) -> Response:
-        """Set it from now on. Below what is held needs a policy for the excess."""
-        given = authority_wire.EnvelopeIn.read(request.data)
-        row = envelope_set(
-            tenant_id=tenant_named(tenant).pk,
-            resource_class=resource_class,
-            actor=self.actor,
-            **given,
-        )
-        fresh = Envelope.objects.select_related("resource_class").get(pk=UUID(str(row.pk)))
-        return Response(wire.EnvelopeOut(envelopes_shown([fresh])[0]).data)

@@ -11,6 +11,7 @@ from gpuaas.cli.authority_kinds import (
     CAPS,
     COHORT,
     ENVELOPE_VERSION,
+    IMPACT,
     PREVIEW,
     TIER,
     TIER_VERSION,
@@ -298,6 +299,28 @@ def _envelopes(app: typer.Typer) -> None:
         path = f"{tenant_path(tenant)}/envelope-versions"
         show_list(session, ENVELOPE_VERSION, limit=None, everything=True, path=path)
 
+    @command(envelope, "preview")
+    def envelope_preview(
+        session: Session,
+        tenant: Tenant,
+        resource_class: Class,
+        nominal: Annotated[str, typer.Option("--nominal", help="Units that are its own.")],
+        effective_from: Annotated[str | None, typer.Option("--from", help="None: now.")] = None,
+        borrow: Annotated[str | None, typer.Option("--borrow", help="Units beyond it.")] = None,
+        lend: Annotated[str | None, typer.Option("--lend", help="Units lent when unused.")] = None,
+    ) -> None:
+        """Show whom another envelope would touch. Nothing is changed."""
+        body = {
+            "nominal_milli": milli(nominal),
+            **named(
+                effective_from=effective_from,
+                borrow_milli=None if borrow is None else milli(borrow),
+                lend_milli=None if lend is None else milli(lend),
+            ),
+        }
+        path = f"{tenant_path(tenant)}/envelopes/{segment(resource_class)}/preview"
+        session.out.item(IMPACT, session.client.post(path, body), describe.anything)
+
     @command(envelope, "schedule")
     def envelope_schedule(
         session: Session,
@@ -312,6 +335,7 @@ def _envelopes(app: typer.Typer) -> None:
         drain_after_s: Annotated[
             int | None, typer.Option("--drain-after-s", min=0, help="Before it is drained.")
         ] = None,
+        seen: Annotated[str | None, typer.Option("--seen", help="The preview's digest.")] = None,
     ) -> None:
         """Set an envelope from a moment on; one in the past is in force at once."""
         body = {
@@ -323,6 +347,7 @@ def _envelopes(app: typer.Typer) -> None:
                 lend_milli=None if lend is None else milli(lend),
                 on_excess=on_excess,
                 drain_after_s=drain_after_s,
+                seen=seen,
             ),
         }
         path = f"{tenant_path(tenant)}/envelopes/{segment(resource_class)}/versions"

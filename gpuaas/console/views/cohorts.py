@@ -12,11 +12,11 @@ from django.urls import reverse
 
 from gpuaas.console.acts import SeenForm, SureForm
 from gpuaas.console.cohort_tree import drawing, rows_of
-from gpuaas.console.impact import Impact, bound_impact
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel.models import Event
 from gpuaas.ui.amounts import Units
 from gpuaas.ui.frame import Crumb
+from placement.services.impact import Impact, bound_impact
 from tenants.models import Cohort, CohortCounter, ResourceClass
 from tenants.services.cohorts import (
     cohort_create,

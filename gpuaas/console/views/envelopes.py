@@ -12,11 +12,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from gpuaas.console.acts import ReasonForm, SeenForm
-from gpuaas.console.impact import Impact, envelope_impact, stale
 from gpuaas.console.views.one_tenant import OneTenant
 from gpuaas.kernel import errors
 from gpuaas.ui.amounts import Units, Whole
 from gpuaas.ui.quota import shares_of
+from placement.services.impact import Impact, envelope_impact, stale
 from tenants.models import Envelope, EnvelopeVersion, OnExcess, QuotaCounter, ResourceClass, Tenant
 from tenants.selectors import envelope_versions
 from tenants.services.envelopes import (

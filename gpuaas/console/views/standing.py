@@ -12,10 +12,10 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from gpuaas.console.acts import Again, ReasonForm
-from gpuaas.console.impact import digest_of, move_impact
 from gpuaas.console.views.one_tenant import OneTenant
 from gpuaas.kernel import errors
 from placement.selectors import leases_of_tenant
+from placement.services.impact import digest_of, move_impact
 from tenants.errors import PreviewStale
 from tenants.models import Cohort, SlaTier, TierAssignment
 from tenants.services.cohorts import tenant_cohort_set

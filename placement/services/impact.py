@@ -31,6 +31,8 @@ from tenants.services.quota import agreed
 from tenants.snapshots import pot_of, share_of
 
 Change = Callable[[Tree], Tree]
+PART_DIGITS = 12
+"""Of the hash of each part: five of them and their dots are 64 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +79,31 @@ class Impact:
     later: tuple[str, ...] = ()
     """Versions that are to come into force already and would follow this one."""
 
+    def parts(self) -> tuple[list[str], ...]:
+        """What it says, one number a line, in milli-units; the parts of its digest."""
+        held = [f"held: {self.used_milli} in {self.allocations}", f"excess: {self.excess_milli}"]
+        return (
+            [f"{self.resource_class} {t.name}: {t.before} to {t.after}" for t in self.terms],
+            held,
+            [f"{t.name}: free {t.free}, excess {t.excess}" for t in self.touched],
+            [f"bursts: {self.burst_milli}"],
+            [f"later: {', '.join(self.later)}"],
+        )
+
     def lines(self) -> list[str]:
-        """What it says, one number a line, in milli-units."""
-        out = [f"{t.name}: {t.before} to {t.after}" for t in self.terms]
-        out += [f"held: {self.used_milli} in {self.allocations}", f"excess: {self.excess_milli}"]
-        out += [f"{t.name}: free {t.free}, excess {t.excess}" for t in self.touched]
-        return [*out, f"bursts: {self.burst_milli}", f"later: {', '.join(self.later)}"]
+        """All that it says."""
+        return [line for part in self.parts() for line in part]
 
     @property
     def digest(self) -> str:
-        """What a confirmation names, so that nothing else is confirmed."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()
+        """What a confirmation names, so that nothing else is confirmed.
+
+        A short hash of each part, so that a confirmation of something else can be told which.
+        """
+        return ".".join(
+            hashlib.sha256("\n".join(part).encode()).hexdigest()[:PART_DIGITS]
+            for part in self.parts()
+        )
 
 
 def stale(shown: Impact, now: Impact) -> PreviewStale | None:
@@ -97,6 +113,26 @@ def stale(shown: Impact, now: Impact) -> PreviewStale | None:
     before = set(shown.lines())
     changed = [line for line in now.lines() if line not in before]
     return PreviewStale(f"Meanwhile it would be another: {'; '.join(changed)}.", changed=changed)
+
+
+def stale_digest(seen: str, now: Impact) -> PreviewStale | None:
+    """As ``stale`` where only the digest of what was shown is known: the parts that differ."""
+    if seen == now.digest:
+        return None
+    told = seen.split(".")
+    parts = now.parts()
+    if len(told) != len(parts):
+        told = [""] * len(parts)
+    marks = now.digest.split(".")
+    changed = [
+        line
+        for part, mark, before in zip(parts, marks, told, strict=True)
+        if mark != before
+        for line in part
+    ]
+    return PreviewStale(
+        f"Meanwhile it would be another: {'; '.join(changed)}.", changed=changed, digest=now.digest
+    )
 
 
 def tree_now(kind: ResourceClass, *also: Tenant) -> tuple[Tree, dict[str, str]]:
