@@ -160,7 +160,7 @@ def test_a_blocked_cleanup_is_idle_and_of_no_use(three: Three) -> None:
 
 
 def test_terms_and_intended_use_strand_for_one_product_and_not_for_another(three: Three) -> None:
-    Node.objects.filter(name="host-0").update(intended="baremetal")
+    Node.objects.filter(name="host-0").update(intended="baremetal", takes="baremetal")
     assert account().causes == {"intended_use": 3}
     terms_set(noun="sku", name="h100.slice", driver_min="550", reason="test", actor=OPERATOR)
     assert account().causes == {"intended_use": 3, "versions": 3}
