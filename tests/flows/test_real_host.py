@@ -71,6 +71,16 @@ class Play:
         allocation_release(allocation_id=row.pk, reason="", actor=self.acme.actor)
 
 
+def _all_written() -> bool:
+    """Whether no other connection is in the middle of something."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid() AND state IN ('active', 'idle in transaction'))"
+        )
+        return bool(cursor.fetchone()[0])
+
+
 @pytest.fixture
 def play(live_server: LiveServer) -> Iterator[Play]:
     """A host that joined by its own processes, was discovered and approved."""
@@ -87,6 +97,8 @@ def play(live_server: LiveServer) -> Iterator[Play]:
         assert until(lambda: made.fresh().schedulable, 60)
         yield made
         host.kill_agent()
+    # What a killed agent asked for is still being written; tables are emptied once it is done.
+    assert until(_all_written, 60)
     connections.close_all()
 
 
