@@ -7,11 +7,11 @@ import json
 import pytest
 
 from gpuaas.api.views.events import event_shown
-from gpuaas.kernel import seals
 from gpuaas.kernel.models import EventSeal
 from placement.services.allocations import allocation_release
 from tests.api.client import caller_of, order_body
 from tests.builders import a_catalogue, a_host, a_tenant
+from tests.kernel.factories import all_sealed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 INSIDE = ("host-1", "node_num", "slot_index")
@@ -28,7 +28,7 @@ def test_a_tenant_reads_nothing_about_hosts_in_its_feed_or_timeline() -> None:
     (item,) = acme.get("/allocations").json()["items"]
     allocation_release(allocation_id=item["id"], reason="done", actor=world.actor)
     host.work(skip=("gpu_scrubbed",))
-    seals.sweep()
+    all_sealed()
     for path in ("/events?limit=1000", f"/allocations/{item['id']}/timeline"):
         text = json.dumps(acme.get(path).json())
         assert "placement.allocation.place" in text

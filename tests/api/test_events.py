@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from gpuaas.api.views.stream import frames
-from gpuaas.kernel import seals
 from gpuaas.kernel.notify import hub
 from tests.api.client import Caller, caller_of, operator_caller
 from tests.builders import TenantWorld, a_catalogue, a_tenant
+from tests.kernel.factories import all_sealed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,7 +29,7 @@ def acme(world: TenantWorld) -> Caller:
     caller = caller_of(world)
     for number in range(4):
         caller.post("/projects", {"name": f"project {number}"})
-    seals.sweep()
+    all_sealed()
     return caller
 
 
@@ -47,7 +47,7 @@ def test_the_feed_pages_by_the_chains_own_position(acme: Caller) -> None:
 
 def test_a_tenant_hears_of_itself_only(acme: Caller) -> None:
     globex = caller_of(a_tenant("globex"))
-    seals.sweep()
+    all_sealed()
     names = json.dumps(globex.get("/events").json())
     assert "project 1" not in names
     assert "globex" in names
@@ -56,7 +56,7 @@ def test_a_tenant_hears_of_itself_only(acme: Caller) -> None:
 def test_operators_read_the_platforms_own_chain(acme: Caller) -> None:
     operator = operator_caller()
     operator.post("/nodes", {"name": "gpu-01"})
-    seals.sweep()
+    all_sealed()
     kinds = {item["kind"] for item in operator.get("/events").json()["items"]}
     assert "placement.node.create" in kinds
     assert "tenants.project.create" not in kinds
@@ -90,7 +90,7 @@ def test_the_stream_brings_what_is_sealed_later_and_beats_in_between(
     assert parsed(next(stream)) == {"retry": "3000"}
     assert next(stream) == b": still here\n\n"
     acme.post("/projects", {"name": "later"})
-    seals.sweep()
+    all_sealed()
     event = next(chunk for chunk in stream if chunk.startswith(b"id:"))
     assert parsed(event)["event"] == "tenants.project.create"
     stream.close()

@@ -31,7 +31,7 @@ NEW = "/console/tiers/new/"
 
 
 def seen_in(page: str) -> str:
-    return str(re.findall(r'name="seen" value="([0-9a-f]{64})"', page)[0])
+    return str(re.findall(r'name="seen" value="([0-9a-f.]{64})"', page)[0])
 
 
 def test_a_tier_is_made_with_every_term(fleet: Fleet) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from gpuaas.kernel import seals
+from gpuaas.kernel.models import Event
 from tenants.models import SlaTier, Tenant
 
 SEAL_WITHIN_S = 30.0
@@ -31,3 +32,10 @@ def sealed(count: int) -> int:
         if done >= count or time.monotonic() > end:
             return done
         time.sleep(0.02)
+
+
+def all_sealed() -> None:
+    """Seal until every event is in its chain; like ``sealed`` it waits for other tests."""
+    waiting = Event.objects.filter(seal__isnull=True)
+    sealed(waiting.count())
+    assert not waiting.exists()
