@@ -8,7 +8,7 @@ from gpuaas.kernel import seals
 from gpuaas.kernel.models import Event
 from tenants.models import SlaTier, Tenant
 
-SEAL_WITHIN_S = 30.0
+SEAL_WITHIN_S = 120.0
 
 
 def tenant(slug: str) -> Tenant:
