@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
-from gpuaas.kernel import clock, prepared
+from gpuaas.kernel import prepared
 from placement.domain.fit import Want
 from placement.domain.reasons import Group
 from placement.domain.terms import Own
+from placement.snapshots.keeping import Kept
 from placement.snapshots.places import LIVE, OPEN_THEN, SETTLE_S, Target
 
 SMALL = 200
 """Pools up to this many nodes are counted anew for every refusal."""
 KEPT_S = 2.0
 """How long the count of a larger pool stands for, so that refusals do not cost by its size."""
-KEPT = 256
 
 _CENSUS: Final = (
     """
@@ -53,7 +52,7 @@ SELECT count(*)::int, n.state, n.draining, n.health, n.schedulable, n.intended, 
           n.runtime, n.slot_count, n.free_count, n.nic_free, n.closing, n.own
 """
 )
-_kept: OrderedDict[Any, tuple[float, tuple[Group, ...]]] = OrderedDict()
+_kept: Kept[tuple[Group, ...]] = Kept(seconds=KEPT_S)
 
 
 def census(where: Target, want: Want) -> tuple[Group, ...]:
@@ -61,35 +60,36 @@ def census(where: Target, want: Want) -> tuple[Group, ...]:
 
     Of a large pool the answer may be up to ``KEPT_S`` seconds old.
     """
-    own = want.terms.own != Own.ANY
-    key = (where, want.exclusive_nic, want.tenant if own else None, want.lasts_s)
-    now = clock.monotonic()
-    found = _kept.get(key)
-    if found is not None and now - found[0] < KEPT_S:
-        return found[1]
-    near = where.near
-    rows = prepared.rows(
-        _CENSUS,
-        {
-            "pool": where.pool_id,
-            "family": where.family_id,
-            "zones": list(near.zones),
-            "racks": list(near.racks),
-            "nodes": list(near.nodes),
-            "nic": want.exclusive_nic,
-            "own": own,
-            "tenant": want.tenant,
-            "lasts": want.lasts_s,
-        },
+    params = {**params_of_census(where, want), "nic": want.exclusive_nic}
+
+    def read() -> tuple[Group, ...]:
+        return tuple(_group(row) for row in prepared.rows(_CENSUS, params))
+
+    return _kept.of(
+        (*key_of_census(where, want), want.exclusive_nic),
+        read,
+        keep=lambda groups: sum(group.hosts for group in groups) > SMALL,
     )
-    groups = tuple(_group(row) for row in rows)
-    if sum(group.hosts for group in groups) > SMALL:
-        _kept[key] = (now, groups)
-        if len(_kept) > KEPT:
-            _kept.popitem(last=False)
-    else:
-        _kept.pop(key, None)
-    return groups
+
+
+def key_of_census(where: Target, want: Want) -> tuple[Hashable, ...]:
+    """What a count depends on; whose it is only where that binds the choice of hosts."""
+    return (where, want.tenant if want.terms.own != Own.ANY else None, want.lasts_s)
+
+
+def params_of_census(where: Target, want: Want) -> dict[str, Any]:
+    """The values that every count of a pool and family takes."""
+    near = where.near
+    return {
+        "pool": where.pool_id,
+        "family": where.family_id,
+        "zones": list(near.zones),
+        "racks": list(near.racks),
+        "nodes": list(near.nodes),
+        "own": want.terms.own != Own.ANY,
+        "tenant": want.tenant,
+        "lasts": want.lasts_s,
+    }
 
 
 def _group(row: Sequence[Any]) -> Group:

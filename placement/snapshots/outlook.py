@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final
 
-from gpuaas.kernel import clock, prepared
+from gpuaas.kernel import prepared
 from placement.domain.lookahead import Lookahead, expecting
+from placement.snapshots.keeping import Kept
 from placement.snapshots.places import Target
 
 RECENT = 2000
 """How many of the latest requests are looked at."""
 KEPT_S = 30.0
-KEPT = 256
 
 _MIX: Final = """
 SELECT r.slots, sum(r.replicas)::int
@@ -27,7 +26,7 @@ _WEIGHTS: Final = """
 SELECT gap, fragment, stranded, broken, number FROM placement_scoring
  ORDER BY number DESC LIMIT 1
 """
-_kept: OrderedDict[tuple[object, object], tuple[float, Lookahead]] = OrderedDict()
+_kept: Kept[Lookahead] = Kept(seconds=KEPT_S)
 
 
 def lookahead_of(where: Target) -> Lookahead:
@@ -35,21 +34,16 @@ def lookahead_of(where: Target) -> Lookahead:
 
     Up to ``KEPT_S`` seconds old: a preference, never a condition.
     """
-    key = (where.pool_id, where.family_id)
-    now = clock.monotonic()
-    found = _kept.get(key)
-    if found is not None and now - found[0] < KEPT_S:
-        return found[1]
+    return _kept.of((where.pool_id, where.family_id), lambda: _read(where))
+
+
+def _read(where: Target) -> Lookahead:
     counts = dict(
         prepared.rows(_MIX, {"recent": RECENT, "pool": where.pool_id, "family": where.family_id})
     )
     shares = expecting(counts, most=max(where.family_slots, 1))
     weights = prepared.rows(_WEIGHTS, ())
-    ahead = Lookahead(shares, *weights[0]) if weights else Lookahead(shares)
-    _kept[key] = (now, ahead)
-    if len(_kept) > KEPT:
-        _kept.popitem(last=False)
-    return ahead
+    return Lookahead(shares, *weights[0]) if weights else Lookahead(shares)
 
 
 def forget() -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gpuaas.kernel import clock, prepared
+from gpuaas.kernel import prepared
 from placement.domain.fit import Want
 from placement.domain.parts import CutState
 from placement.domain.reasons import Group
-from placement.domain.terms import Own
-from placement.snapshots.counts import KEPT, KEPT_S, SMALL
+from placement.snapshots.counts import KEPT_S, SMALL, key_of_census, params_of_census
+from placement.snapshots.keeping import Kept
 from placement.snapshots.places import LIVE, OPEN_THEN, Target
 
 _CENSUS: Final = (
@@ -43,7 +42,7 @@ SELECT count(*)::int, q.*
 """
 )
 Groups = tuple[tuple[Group, CutState], ...]
-_kept: OrderedDict[Any, tuple[float, Groups]] = OrderedDict()
+_kept: Kept[Groups] = Kept(seconds=KEPT_S)
 
 
 def part_census(where: Target, want: Want) -> Groups:
@@ -51,34 +50,15 @@ def part_census(where: Target, want: Want) -> Groups:
 
     Of a large pool the answer may be up to ``KEPT_S`` seconds old.
     """
-    own = want.terms.own != Own.ANY
-    key = (where, want.tenant if own else None, want.lasts_s)
-    now = clock.monotonic()
-    found = _kept.get(key)
-    if found is not None and now - found[0] < KEPT_S:
-        return found[1]
-    near = where.near
-    rows = prepared.rows(
-        _CENSUS,
-        {
-            "pool": where.pool_id,
-            "family": where.family_id,
-            "zones": list(near.zones),
-            "racks": list(near.racks),
-            "nodes": list(near.nodes),
-            "own": own,
-            "tenant": want.tenant,
-            "lasts": want.lasts_s,
-        },
+
+    def read() -> Groups:
+        return tuple(_group(row) for row in prepared.rows(_CENSUS, params_of_census(where, want)))
+
+    return _kept.of(
+        key_of_census(where, want),
+        read,
+        keep=lambda groups: sum(group.hosts for group, _ in groups) > SMALL,
     )
-    groups = tuple(_group(row) for row in rows)
-    if sum(group.hosts for group, _ in groups) > SMALL:
-        _kept[key] = (now, groups)
-        if len(_kept) > KEPT:
-            _kept.popitem(last=False)
-    else:
-        _kept.pop(key, None)
-    return groups
 
 
 def _group(row: Sequence[Any]) -> tuple[Group, CutState]:
