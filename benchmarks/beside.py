@@ -291,12 +291,8 @@ def write(run: Run, rates: Rates) -> None:
         "",
         report.machine_told(run.results["machine"]),
         "",
-        "| goal | wanted | measured |",
-        "|---|---|---|",
+        *report.goals_told(GOALS, run.summary),
     ]
-    for key, (title, wanted) in GOALS.items():
-        value = run.summary.get(key)
-        lines.append(f"| {title} | {wanted} | {'not measured' if value is None else value} |")
     lines += ["", *report.comparisons(run.results), ""]
     for side in ("ours", "placement"):
         found = run.results.get(f"race {side}")

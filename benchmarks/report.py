@@ -61,6 +61,15 @@ def machine_told(machine: Mapping[str, Any]) -> str:
     )
 
 
+def goals_told(goals: Mapping[str, tuple[str, str]], summary: Mapping[str, Any]) -> list[str]:
+    """A table of goals, by key of the summary: title, what is wanted, what was measured."""
+    lines = ["| goal | wanted | measured |", "|---|---|---|"]
+    for key, (title, wanted) in goals.items():
+        value = summary.get(key)
+        lines.append(f"| {title} | {wanted} | {'not measured' if value is None else value} |")
+    return lines
+
+
 def comparisons(results: Mapping[str, Any]) -> list[str]:
     """A table of what was compared; nothing when nothing was."""
     rows = [

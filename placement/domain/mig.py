@@ -166,11 +166,6 @@ def board_of(model: str | None, memory_bytes: int | None) -> BoardKind | None:
     return None
 
 
-def profile_known(name: str) -> bool:
-    """Whether any board has a profile of this name."""
-    return any(board.profile(name) for board in BOARDS)
-
-
 # The state of a GPU in one number: a bit a used memory slice, and one above them for the media
 # engines. Compute slices need no bit: where memory slices are disjoint and starts are the rows'
 # own, the compute slices of all boards suffice (a test goes through every combination).

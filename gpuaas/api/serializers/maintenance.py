@@ -158,12 +158,6 @@ class ReplacementOut(Output):
     created_at = serializers.DateTimeField()
 
 
-class ReplacementList(Output):
-    """The cards of one node that were replaced, newest first."""
-
-    items = ReplacementOut(many=True)
-
-
 class NoticeQuery(Paged):
     """Filters of a list of notices."""
 
