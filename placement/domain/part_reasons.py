@@ -41,11 +41,17 @@ class PartsRefused:
 
 
 def parts_refused(
-    groups: Iterable[tuple[Group, CutState]], ask: PartAsk, asked: Asked, tenant: UUID | None
+    groups: Iterable[tuple[Group, CutState]],
+    ask: PartAsk,
+    asked: Asked,
+    tenant: UUID | None,
+    *,
+    rest: str = "",
 ) -> PartsRefused:
-    """The account of a refusal, over slots that are alike. What nothing removed, isolation did."""
+    """The account of a refusal, over slots that are alike. What nothing removed, ``rest`` did;
+    left empty it was isolation."""
     order = [*(code for code, _ in CONSTRAINTS), *PART_CODES]
-    isolation = LAST.get(asked.terms.alone, OTHERS)
+    isolation = rest or LAST.get(asked.terms.alone, OTHERS)
     counts: dict[str, int] = {}
     slots = largest = 0
     ever, nearest = False, (-1, -1, "")

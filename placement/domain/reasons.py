@@ -113,6 +113,12 @@ WINDOW = "maintenance_window"
 LAST = {Alone.WIRING: "wiring_isolation", Alone.NODE: "node_isolation"}
 OTHERS = "other_tenants_isolation"
 """What is left when everything else holds: somebody's promise of wiring or a host of their own."""
+SPREAD, TOGETHER, SIBLINGS = "spread", "together_level", "other_replicas"
+"""What is left of a request for several: each alone would fit, but not all as they have to be."""
+KEPT = "kept_for_waiting"
+"""What is left where those who wait come first."""
+OTHER_FAMILY, OTHER_POOL, DEDICATED = "other_family", "other_pool", "pool_dedicated"
+"""Hosts that are not among those asked: of another family, of another pool, or for others."""
 HELD = "held"
 """The state of a host on which room is being made for somebody."""
 LASTING = ("intended_use", "size_of_node", "driver_version", "runtime_version")
@@ -148,10 +154,11 @@ class Refused:
         }
 
 
-def refused(groups: Iterable[Group], asked: Asked) -> Refused:
-    """The account of a refusal. Hosts that nothing removed were kept from it by isolation."""
+def refused(groups: Iterable[Group], asked: Asked, *, rest: str = "") -> Refused:
+    """The account of a refusal. ``rest`` is what kept it from hosts that no constraint removed;
+    left empty it was isolation."""
     order = [code for code, _ in CONSTRAINTS]
-    isolation = LAST.get(asked.terms.alone, OTHERS)
+    isolation = rest or LAST.get(asked.terms.alone, OTHERS)
     counts: dict[str, int] = {}
     hosts = largest = 0
     ever, nearest = False, (-1, -1, "")

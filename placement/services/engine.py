@@ -13,6 +13,7 @@ from django.db import transaction
 
 from gpuaas.kernel.errors import ProductError
 from placement.domain.fit import Board, Option, Place, Want, rank, taken
+from placement.domain.reasons import KEPT, SIBLINGS
 from placement.domain.sets import NoPlan
 from placement.errors import SkuUnavailable
 from placement.services.bundle import Item, commit
@@ -71,7 +72,7 @@ def place_one(item: Item, *, ahead: Sequence[Item] = ()) -> Result:
             else:
                 options = options_for(item, where, limit=limit)
             if not options:
-                return Unplaced(_kept_free(no_capacity(item), kept))
+                return Unplaced(_behind(item, where, ahead, kept))
             done = commit([(item, options)], skip_locked=True)
             if 0 in done:
                 return Placed(*done[0], options=tuple(options))
@@ -115,8 +116,13 @@ def place_group(items: Sequence[Item], *, ahead: Sequence[Item] = ()) -> Result:
     return Unplaced(no_capacity_for(items, []))
 
 
-def _kept_free(error: ProductError, kept: frozenset[int]) -> ProductError:
-    """The reason, with what is kept free for somebody who has waited long."""
+def _behind(item: Item, where: Target, ahead: Sequence[Item], kept: frozenset[int]) -> ProductError:
+    """The reason, with what is kept free for somebody who has waited long.
+
+    Those who wait are named only where there would be room without them.
+    """
+    waited_for = bool(ahead) and bool(_options(item, where, {}, frozenset(), limit=1))
+    error = no_capacity(item, rest=KEPT if waited_for else "")
     if kept and isinstance(error, SkuUnavailable):
         error.detail += " What is free there is kept for a larger request that has waited longer."
         error.facts |= {"nodes_kept": len(kept)}
@@ -161,7 +167,7 @@ def no_capacity_for(items: Sequence[Item], found: Group) -> ProductError:
     item, count = items[0], len(items)
     if isinstance(found, NoPlan):
         return no_room_together(item, found)
-    error = no_capacity(item)
+    error = no_capacity(item, rest=SIBLINGS if count > 1 else "")
     if count > 1:
         error.detail = f"{count} allocations asked together, {len(found)} fit now. {error.detail}"
         error.facts |= {"replicas": count, "replicas_fitting": len(found)}

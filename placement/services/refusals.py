@@ -9,7 +9,18 @@ from admission.errors import ForbiddenByLocality
 from gpuaas.kernel.errors import ProductError
 from placement.domain.part_reasons import parts_refused
 from placement.domain.parts import PartAsk
-from placement.domain.reasons import WINDOW, Asked, Refused, refused
+from placement.domain.reasons import (
+    DEDICATED,
+    OTHER_FAMILY,
+    OTHER_POOL,
+    SIBLINGS,
+    SPREAD,
+    TOGETHER,
+    WINDOW,
+    Asked,
+    Refused,
+    refused,
+)
 from placement.domain.sets import NoPlan
 from placement.errors import NeverFits, PoolDedicated, SkuUnavailable
 from placement.services.bundle import Item
@@ -19,6 +30,7 @@ from placement.snapshots import (
     Target,
     census,
     lookahead_of,
+    outside,
     part_census,
     size_of,
 )
@@ -27,24 +39,24 @@ TOLD = 4
 """How many kinds of parts a refusal's sentence names; its numbers have all."""
 
 
-def no_capacity(item: Item) -> ProductError:
-    """Why nothing fits: the numbers, what each constraint removed, and the nearest miss."""
+def no_capacity(item: Item, *, rest: str = "") -> ProductError:
+    """Why nothing fits: the numbers, what each constraint removed, and the nearest miss.
+
+    ``rest`` is the code of what kept it from hosts that would do by themselves.
+    """
     where, family, want = item.where, item.authority.family, item.want
-    if want.part is not None:
-        return _no_part(item, want.part)
     if want.terms.tenants and str(item.authority.tenant_id) not in want.terms.tenants:
-        return PoolDedicated(
-            f"The pool {item.authority.pool} is for other tenants.",
-            pool=item.authority.pool,
-            never=True,
-        )
+        return _dedicated(item)
+    if want.part is not None:
+        return _no_part(item, want.part, rest)
     asked = want.slots or "a whole node"
     size = size_of(where, want) if where is not None else want.slots
     account = refused(
         census(where, want) if where is not None else (),
         Asked(size, want.whole, want.exclusive_nic, want.terms),
+        rest=rest,
     )
-    numbers = {**account.as_json(), **want.terms.as_json()}
+    numbers = {**account.as_json(), **_outside(where), **want.terms.as_json()}
     if where is not None and not where.near.anywhere:
         free = _free_elsewhere(where, item)
         if free:
@@ -78,6 +90,28 @@ def no_capacity(item: Item) -> ProductError:
     )
 
 
+def _dedicated(item: Item) -> ProductError:
+    """The pool is for others: that is what removed all of its hosts."""
+    where = item.where
+    hosts = sum(g.hosts for g in census(where, item.want)) if where is not None else 0
+    return PoolDedicated(
+        f"The pool {item.authority.pool} is for other tenants.",
+        pool=item.authority.pool,
+        nodes=hosts,
+        removed={DEDICATED: hosts} if hosts else {},
+        never=True,
+    )
+
+
+def _outside(where: Target | None) -> dict[str, Any]:
+    """How many hosts were never asked, since they are of another family or in another pool."""
+    if where is None:
+        return {}
+    families, pools = outside(where)
+    counts = {OTHER_FAMILY: families, OTHER_POOL: pools}
+    return {"not_asked": {code: hosts for code, hosts in counts.items() if hosts}}
+
+
 def _windows(account: Refused) -> str:
     """What announced maintenance rules out, and how long something could last there."""
     nodes = account.removed.get(WINDOW, 0)
@@ -91,7 +125,10 @@ def _windows(account: Refused) -> str:
 
 def no_room_together(item: Item, found: NoPlan) -> ProductError:
     """Why a set has no room: how many would fit, and how many parts of the fleet hold how many."""
-    close, error = item.closeness, no_capacity(item)
+    close = item.closeness
+    # Of members that have to be close and apart, closeness is what fails where others have room.
+    scattered = bool(close.required) and found.anywhere >= found.members
+    error = no_capacity(item, rest=TOGETHER if scattered else SPREAD if close.apart else SIBLINGS)
     numbers = {
         "replicas": found.members,
         "replicas_fitting": found.fitting,
@@ -119,20 +156,18 @@ def no_room_together(item: Item, found: NoPlan) -> ProductError:
     return error
 
 
-def _no_part(item: Item, ask: PartAsk) -> ProductError:
+def _no_part(item: Item, ask: PartAsk, rest: str) -> ProductError:
     """Why no cut slot gives this part: how many each constraint removed, and the nearest miss."""
     where, family, want = item.where, item.authority.family, item.want
-    tenants = want.terms.tenants
-    if tenants and str(item.authority.tenant_id) not in tenants:
-        return PoolDedicated(
-            f"The pool {item.authority.pool} is for other tenants.",
-            pool=item.authority.pool,
-            never=True,
-        )
     asked = Asked(0, False, False, want.terms)
     groups = part_census(where, want) if where is not None else ()
-    account = parts_refused(groups, ask, asked, item.authority.tenant_id)
-    numbers: dict[str, Any] = {"part": str(ask), **account.as_json(), **want.terms.as_json()}
+    account = parts_refused(groups, ask, asked, item.authority.tenant_id, rest=rest)
+    numbers: dict[str, Any] = {
+        "part": str(ask),
+        **account.as_json(),
+        **_outside(where),
+        **want.terms.as_json(),
+    }
     if where is not None and not where.near.anywhere:
         anywhere = replace(where, near=ANYWHERE, prefer=())
         if found(anywhere, want, lookahead_of(anywhere), at_once=1, limit=1):

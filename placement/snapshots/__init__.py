@@ -1,6 +1,6 @@
 """What does a request meet, and where is room?  The database, frozen for the domain."""
 
-from placement.snapshots.counts import census
+from placement.snapshots.counts import census, outside
 from placement.snapshots.orders import Ask, Look, Usage, image_of, look, look_many
 from placement.snapshots.outlook import lookahead_of
 from placement.snapshots.part_counts import part_census
@@ -25,6 +25,7 @@ __all__ = [
     "look_many",
     "lookahead_of",
     "nearest",
+    "outside",
     "part_candidates",
     "part_census",
     "part_locked",

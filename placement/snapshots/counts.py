@@ -52,7 +52,13 @@ SELECT count(*)::int, n.state, n.draining, n.health, n.schedulable, n.intended, 
           n.runtime, n.slot_count, n.free_count, n.nic_free, n.closing, n.own
 """
 )
+_OUTSIDE: Final = """
+SELECT count(*) FILTER (WHERE n.family_id <> %(family)s)::int,
+       count(*) FILTER (WHERE n.family_id = %(family)s AND n.pool_id <> %(pool)s)::int
+  FROM placement_node n WHERE n.state <> 'retired'
+"""
 _kept: Kept[tuple[Group, ...]] = Kept(seconds=KEPT_S)
+_beyond: Kept[tuple[int, int]] = Kept(seconds=KEPT_S)
 
 
 def census(where: Target, want: Want) -> tuple[Group, ...]:
@@ -70,6 +76,21 @@ def census(where: Target, want: Want) -> tuple[Group, ...]:
         read,
         keep=lambda groups: sum(group.hosts for group in groups) > SMALL,
     )
+
+
+def outside(where: Target) -> tuple[int, int]:
+    """How many nodes are of another family, and of this family in another pool.
+
+    Of a large fleet the answer may be up to ``KEPT_S`` seconds old.
+    """
+    params = {"pool": where.pool_id, "family": where.family_id}
+
+    def read() -> tuple[int, int]:
+        ((families, pools),) = prepared.rows(_OUTSIDE, params)
+        return families, pools
+
+    key = (where.pool_id, where.family_id)
+    return _beyond.of(key, read, keep=lambda counts: sum(counts) > SMALL)
 
 
 def key_of_census(where: Target, want: Want) -> tuple[Hashable, ...]:
