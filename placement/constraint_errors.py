@@ -106,7 +106,9 @@ FREE_SLOTS = reason(
     "free_slots", "The node has too few free slots now", "Ask for fewer, wait, or queue."
 )
 WHOLE_NODE_FREE = reason(
-    "whole_node_free", "Something on the node is taken", "Wait for a whole node, or queue."
+    "whole_node_free",
+    "Something on the node is taken, blocked or cut",
+    "Wait for a whole node, or queue.",
 )
 EXCLUSIVE_NIC = reason(
     "exclusive_nic",

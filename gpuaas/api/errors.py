@@ -50,15 +50,6 @@ class MethodRefused(ProductError):
     unblock = "Use one of the methods in the Allow header."
 
 
-class NotAcceptable(ProductError):
-    """The caller takes no representation that we have."""
-
-    code = "not_acceptable"
-    status = 406
-    title = "No acceptable representation"
-    unblock = "Accept application/json."
-
-
 class Conflict(ProductError):
     """The database's own rule refused the change."""
 

@@ -104,8 +104,8 @@ CONSTRAINTS: tuple[tuple[str, Callable[[Group, Asked], bool]], ...] = (
     ("driver_version", _driver),
     ("runtime_version", lambda g, a: g.runtime >= a.terms.runtime_min),
     ("tenant_affinity", _own),
-    ("free_slots", lambda g, a: g.free_count >= a.slots),
     ("whole_node_free", lambda g, a: not a.whole or g.free_count == g.slot_count),
+    ("free_slots", lambda g, a: g.free_count >= a.slots),
     ("exclusive_nic", lambda g, a: not a.exclusive_nic or g.nic_free >= a.slots),
 )
 """The codes in the order in which they are asked."""

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from gpuaas.kernel import events
+from gpuaas.kernel import events, ids
 from gpuaas.kernel.actor import SYSTEM
 from placement.models import Allocation
-from tenants.models import User
+from tenants.models import SlaTier, User
 from tests.api.client import Caller, caller_of, operator_caller, order_body
 from tests.builders import Host, TenantWorld, a_catalogue, a_host, a_tenant
 from tests.portal.conftest import Browser
@@ -104,6 +104,18 @@ def test_above_the_envelope_is_refused_with_the_numbers(host: Host) -> None:
     assert (answer.status_code, body["code"]) == (403, "envelope_exceeded")
     numbers = {value for value in body["facts"].values() if isinstance(value, int)}
     assert {2000, 3000} <= numbers
+
+
+def test_a_key_that_is_nobodys_and_a_tier_that_is_anothers_are_refused_by_name(
+    acme: Caller, host: Host
+) -> None:
+    unknown = acme.post(PATH, order_body(ssh_keys=[str(ids.new_id())]))
+    assert (unknown.status_code, unknown.json()["code"]) == (400, "ssh_key_missing")
+    SlaTier.objects.create(name="gold", title="Gold", priority_band=0, preemptible=False)
+    other = acme.post(PATH, order_body(tier="gold"))
+    assert (other.status_code, other.json()["code"]) == (403, "tier_not_allowed")
+    assert "gold" in other.json()["detail"]
+    assert Allocation.objects.count() == 0
 
 
 def test_with_wait_what_does_not_fit_queues_and_can_be_withdrawn(acme: Caller, host: Host) -> None:
@@ -237,7 +249,8 @@ def test_a_rename_names_the_version_that_was_read(acme: Caller, host: Host) -> N
     item = leased(acme, host)
     path = f"/allocations/{item['id']}"
     tag = acme.get(path).headers["ETag"]
-    assert acme.call("PATCH", path, {"name": "new"}).status_code == 428
+    unread = acme.call("PATCH", path, {"name": "new"})
+    assert (unread.status_code, unread.json()["code"]) == (428, "precondition_required")
     renamed = acme.call("PATCH", path, {"name": "new"}, HTTP_IF_MATCH=tag)
     assert renamed.json()["name"] == "new"
     late = acme.call("PATCH", path, {"name": "newer"}, HTTP_IF_MATCH=tag)

@@ -161,6 +161,31 @@ def test_a_slot_of_a_blocked_allocation_is_overridden_alone(operator: Caller) ->
     assert claims() == []
 
 
+def test_an_allocations_override_is_not_approved_while_some_of_its_slots_are_not_asked_for(
+    operator: Caller,
+) -> None:
+    host = a_host()
+    acme = caller_of(a_tenant("acme"))
+    acme.post("/projects/default/allocations", order_body(slots=2))
+    host.work()
+    (item,) = acme.get("/allocations?state=active").json()["items"]
+    acme.post(f"/allocations/{item['id']}/actions/release")
+    host.work(skip=("gpu_scrubbed",))
+    slots = operator.get("/nodes/host-1/slots").json()["items"]
+    operator.post(f"/slots/{slots[0]['id']}/actions/override", {"reason": "the GPU was swapped"})
+    approve = f"/allocations/{item['id']}/actions/approve-override"
+    refused = operator.post(approve, {"reason": "ok"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "override_incomplete")
+    assert refused.json()["facts"]["unasked"] == 1
+    assert acme.get(f"/allocations/{item['id']}").json()["state"] == "cleanup_blocked"
+
+
+def test_a_host_without_discovered_slots_has_nothing_to_approve(operator: Caller) -> None:
+    a_host()
+    refused = operator.post("/nodes/host-1/actions/approve", {"reason": "again"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "nothing_to_approve")
+
+
 def test_a_retry_cleans_only_what_was_not_overridden(operator: Caller) -> None:
     host = a_host()
     acme = caller_of(a_tenant("acme"))

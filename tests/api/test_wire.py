@@ -65,7 +65,7 @@ def test_an_address_that_leads_nowhere_is_told_as_a_problem(path: str) -> None:
 
 def test_a_method_that_does_not_exist_is_told_with_those_that_do(acme: Caller) -> None:
     answer = acme.call("DELETE", "/projects")
-    assert answer.status_code == 405
+    assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
     assert set(answer.headers["Allow"].split(", ")) >= {"GET", "POST"}
     assert acme.call("OPTIONS", "/projects").status_code == 405
 
@@ -135,6 +135,19 @@ def test_a_bad_body_is_refused_and_the_place_is_named(
     named = answer.json()["errors"][0]
     assert (named["code"], named["pointer"]) == (code, pointer)
     assert Project.objects.count() == 1
+
+
+def test_a_body_that_is_no_json_at_all_is_told_apart_from_one_with_wrong_fields(
+    acme: Caller,
+) -> None:
+    assert acme.call("POST", "/projects", b'{"name": "x"').json()["code"] == "malformed_json"
+    assert acme.call("POST", "/projects", b'{"name": 7}').json()["code"] == "invalid_request"
+
+
+def test_a_host_that_is_not_ours_is_a_bad_request(acme: Caller) -> None:
+    answer = acme.get("/projects", HTTP_HOST="evil.example")
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+    assert b"evil.example" not in answer.content
 
 
 def test_a_body_over_a_mebibyte_is_refused_unread(acme: Caller) -> None:

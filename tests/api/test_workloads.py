@@ -50,6 +50,12 @@ def test_what_never_fits_is_refused_and_what_may_wait_waits(caller: Caller) -> N
     assert waiting.json()["workload"]["state"] == "submitted"
 
 
+def test_a_data_set_that_nobody_declared_is_named(caller: Caller) -> None:
+    refused = caller.post(NEW, {**JOB, "datasets": ["faces"]})
+    assert (refused.status_code, refused.json()["code"]) == (400, "dataset_unknown")
+    assert "faces" in refused.json()["detail"]
+
+
 def test_it_is_scaled_changed_and_stopped(caller: Caller) -> None:
     path = f"/workloads/{caller.post(NEW, JOB).json()['workload']['id']}"
     grown = caller.post(f"{path}/actions/scale", {"replicas": 3}).json()["workload"]

@@ -109,6 +109,13 @@ def test_evidence_that_expires_demotes_by_the_sweep_alone(host: Host) -> None:
     assert no_findings()
 
 
+def test_evidence_that_nobody_gave_is_told_as_missing(host: Host) -> None:
+    say(host, "vfio", "unknown", reason="nobody could tell")
+    row = NodeCapability.objects.get(node=host.node, capability="slices")
+    assert [(miss["check"], miss["code"]) for miss in row.misses] == [("vfio", "evidence_missing")]
+    assert row.state == "suspended"
+
+
 def test_a_host_is_looked_at_again_before_its_evidence_ends(host: Host) -> None:
     NodeTask.objects.all().delete()
     NodeCapability.objects.filter(node=host.node).update(renew_at=clock.db_now())

@@ -321,6 +321,19 @@ def test_what_the_driver_changed_its_mind_about_waits_for_the_host(host: Host) -
 
 
 @pg
+@pytest.mark.parametrize(("number", "code"), [(13, "gpu_tenant_fault"), (92, "gpu_watched")])
+def test_an_error_that_keeps_no_work_away_is_told_by_its_code(
+    host: Host, acme: TenantWorld, number: int, code: str
+) -> None:
+    acme.order(slots=2)
+    host.work()
+    tell(host, number)
+    (finding,) = DeviceHealth.objects.get().findings
+    assert (finding["code"], finding["numbers"]["xid"]) == (code, number)
+    assert (slot(host).state, host.fresh().free_count) == ("approved", 6)
+
+
+@pg
 def test_what_somebody_else_has_blocked_or_drained_is_never_lifted(host: Host) -> None:
     row = slot(host)
     Slot.objects.filter(pk=row.pk).update(

@@ -155,7 +155,7 @@ def test_a_cut_slot_is_no_part_of_slices_or_of_the_whole_node(host: Host) -> Non
     with pytest.raises(ProductError) as refused:
         acme.order("h100.node")
     assert refused.value.code == "sku_unavailable"
-    assert refused.value.facts["removed"] == {"free_slots": 1}
+    assert refused.value.facts["removed"] == {"whole_node_free": 1}
     with pytest.raises(ProductError):
         acme.order(slots=8)
     acme.order(slots=7)

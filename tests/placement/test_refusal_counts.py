@@ -361,7 +361,7 @@ def room_being_made(fleet: Fleet) -> dict[str, Any]:
         pytest.param(
             runtime, {"runtime_version": 2, "free_slots": 3}, ("free_slots", 7), id="runtime"
         ),
-        pytest.param(whole, {"free_slots": 5}, ("free_slots", 7), id="whole node"),
+        pytest.param(whole, {"whole_node_free": 5}, ("whole_node_free", 7), id="whole node"),
         pytest.param(
             room_being_made,
             {"node_held": 1, "free_slots": 4},
