@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.db.models import F, Sum
+from django.db.models.functions import Greatest
+
 from gpuaas.kernel.scope import platform_scope
 from tenants.domain.cohorts import Pot, Share, Tree, available
 from tenants.models import Cohort, CohortCounter, ProjectQuota, QuotaCounter
@@ -18,8 +21,10 @@ class QuotaState:
     """One class of one tenant, in milli-units.
 
     ``free_milli`` is what could be taken now: the tenant's own limit, every cohort above it
-    and the project are in it. ``lent_milli`` is what others may be using of its nominal,
-    ``borrowed_milli`` what it holds beyond its nominal.
+    and the project are in it. ``borrowed_milli`` is what it holds beyond its nominal,
+    ``lendable_milli`` what of its nominal others could use now, and ``lent_milli`` what they do:
+    all that is borrowed in its tree of cohorts, divided over those who have something unused to
+    lend, in proportion to it, since a pot does not know whose unit it was.
     """
 
     resource_class: str
@@ -30,6 +35,7 @@ class QuotaState:
     guaranteed_milli: int
     free_milli: int
     lent_milli: int
+    lendable_milli: int
     borrowed_milli: int
     cohort: str
     cohort_free_milli: int | None
@@ -94,15 +100,36 @@ def quota_states(tenant_id: UUID, project_id: UUID | None = None) -> list[QuotaS
             (pot.cohort_id, pot.resource_class_id): pot
             for pot in CohortCounter.objects.filter(cohort__in=list(above))
         }
+        traded = _traded({c.cohort_id for c in counters if c.cohort_id}, above)
         projects = {
             row.resource_class_id: row
             for row in ProjectQuota.objects.filter(tenant_id=tenant_id)
             if row.project_id == project_id
         }
     return [
-        _state(counter, above, pots, projects.get(counter.resource_class_id))
+        _state(counter, above, pots, projects.get(counter.resource_class_id), traded)
         for counter in counters
     ]
+
+
+def _root(cohort_id: UUID, above: dict[UUID, Cohort]) -> UUID:
+    while (parent := above[cohort_id].parent_id) is not None:
+        cohort_id = parent
+    return cohort_id
+
+
+def _traded(mine: set[UUID], above: dict[UUID, Cohort]) -> dict[UUID, tuple[int, int]]:
+    """By class: what is borrowed in the trees of these cohorts, and what is unused to lend."""
+    roots = {_root(cohort, above) for cohort in mine}
+    rows = (
+        QuotaCounter.objects.filter(cohort__in=[c for c in above if _root(c, above) in roots])
+        .values_list("resource_class_id")
+        .annotate(
+            borrowed=Sum(Greatest(F("used_milli") - F("limit_milli"), 0)),
+            unused=Sum(Greatest(F("limit_milli") - Greatest("used_milli", "guaranteed_milli"), 0)),
+        )
+    )
+    return {kind: (borrowed, unused) for kind, borrowed, unused in rows} if roots else {}
 
 
 def _state(
@@ -110,6 +137,7 @@ def _state(
     above: dict[UUID, Cohort],
     pots: dict[tuple[UUID, UUID], CohortCounter],
     project: ProjectQuota | None,
+    traded: dict[UUID, tuple[int, int]],
 ) -> QuotaState:
     known: dict[str, Pot] = {}
     cohort_id = counter.cohort_id
@@ -127,6 +155,8 @@ def _state(
     if project is not None and limit is not None:
         free = max(0, min(free, limit + project.grandfathered_milli - project.used_milli))
     kept = max(share.used, share.guaranteed)
+    lendable = max(0, counter.limit_milli - kept) if share.cohort else 0
+    borrowed, unused = traded.get(counter.resource_class_id, (0, 0))
     return QuotaState(
         resource_class=counter.resource_class.name,
         limit_milli=counter.limit_milli,
@@ -135,7 +165,8 @@ def _state(
         grandfathered_milli=counter.grandfathered_milli,
         guaranteed_milli=counter.guaranteed_milli,
         free_milli=free,
-        lent_milli=max(0, counter.limit_milli - kept) if share.cohort else 0,
+        lent_milli=min(lendable, borrowed * lendable // unused) if unused else 0,
+        lendable_milli=lendable,
         borrowed_milli=max(0, share.used - share.nominal),
         cohort=above[counter.cohort_id].name if counter.cohort_id else "",
         cohort_free_milli=cohort_free,

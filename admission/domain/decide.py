@@ -283,11 +283,12 @@ def _tier(facts: Facts) -> Gate:
 def _sharing(facts: Facts) -> Gate:
     if facts.headroom is not None and facts.headroom.code:
         numbers = facts.headroom.as_json()
-        detail = (
-            f"{facts.headroom.needed} bytes needed, {facts.headroom.available} available."
-            if facts.headroom.code == "gpu_memory_exceeded"
-            else f"The memory of {facts.family or facts.sku} or the model's figures are unknown."
-        )
+        if facts.headroom.code == "gpu_memory_exceeded":
+            detail = f"{facts.headroom.needed} bytes needed, {facts.headroom.available} available."
+        elif facts.headroom.missing:
+            detail = f"The model's {', '.join(facts.headroom.missing)} are not given."
+        else:
+            detail = f"How much memory the GPUs of {facts.family or facts.sku} have is not known."
         return Gate("sharing", False, facts.headroom.code, detail, numbers)
     if facts.sharing is not None and facts.sharing.code:
         return Gate("sharing", False, facts.sharing.code, facts.sharing.detail)

@@ -41,7 +41,10 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """What is needed beside what there is, in bytes; ``code`` is empty when it fits."""
+    """What is needed beside what there is, in bytes; ``code`` is empty when it fits.
+
+    ``missing`` names the figures of the model that were not given, where that is why it is unknown.
+    """
 
     code: str
     weights: int = 0
@@ -49,6 +52,7 @@ class Headroom:
     activations: int = 0
     available: int = 0
     largest_batch: int = 0
+    missing: tuple[str, ...] = ()
 
     @property
     def needed(self) -> int:
@@ -61,7 +65,9 @@ class Headroom:
         return self.available - self.needed
 
     def as_json(self) -> dict[str, Any]:
-        """The numbers for the record."""
+        """The numbers for the record; of what is unknown there are none."""
+        if self.code == UNKNOWN:
+            return {"missing": list(self.missing)} if self.missing else {}
         return {
             "weights_bytes": self.weights,
             "kv_cache_bytes": self.kv_cache,

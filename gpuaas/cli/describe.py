@@ -51,7 +51,7 @@ def stamp(value: Any) -> str:
     """A moment with its age, or nothing."""
     if not value:
         return ""
-    return f"{values.clock_time(value)} UTC ({values.age(value)} ago)"
+    return f"{values.clock_time(value)} UTC ({values.since(value)})"
 
 
 def allocation(item: Json) -> Iterator[str]:
@@ -180,6 +180,7 @@ def explanation(decision: Json) -> Iterator[str]:
     yield f"{bold('Decision')}  {paint(verdict)}{code}{how}"
     gates = decision.get("gates") or []
     width = max((len(values.text(gate.get("gate"))) for gate in gates), default=0)
+    digits = len(str(len(gates)))
     for number, gate in enumerate(gates, 1):
         passed = gate.get("passed")
         mark = paint("ok", "pass") if passed else paint("fail", "FAIL")
@@ -188,10 +189,11 @@ def explanation(decision: Json) -> Iterator[str]:
         name = values.text(gate.get("gate"))
         code = "" if passed or not gate.get("code") else f"  {values.clean(str(gate['code']))}"
         detail = values.clean(str(gate.get("detail") or ""))
-        yield f"  {number}. {name:<{width}}  {mark}{code}" + (f"  {detail}" if detail else "")
+        line = f"  {number:>{digits}}. {name:<{width}}  {mark}{code}"
+        yield f"{line}  {detail}" if detail else line
         numbers = values.facts(gate.get("facts") or {})
         if numbers:
-            yield f"     {'':<{width}}        {numbers}"
+            yield f"  {'':<{digits}}  {'':<{width}}        {numbers}"
     told = {
         one.get("rank"): values.text(one.get("words")) for one in decision.get("compared") or []
     }

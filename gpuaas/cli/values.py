@@ -1,8 +1,10 @@
 """How is one value shown to a person? Money, sizes, times and states as text."""
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from gpuaas.cli.problems import UsageError
@@ -145,6 +147,28 @@ def age(stamp: Any, now: datetime | None = None) -> str:
     if then is None:
         return "-"
     return span(((now or datetime.now(UTC)) - then).total_seconds())
+
+
+def json_object_in(file: str) -> dict[str, Any]:
+    """The JSON object in a file. Raises UsageError on anything else."""
+    try:
+        found = json.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{file} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"{file} holds no JSON object")
+    return found
+
+
+def since(stamp: Any, now: datetime | None = None) -> str:
+    """How a wire timestamp lies to now: `3m ago`, `in 2h`."""
+    then = moment(stamp)
+    if then is None:
+        return "-"
+    seconds = ((now or datetime.now(UTC)) - then).total_seconds()
+    return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
 
 
 def clock_time(stamp: Any) -> str:

@@ -115,7 +115,7 @@ class ShareBar:
 
     @property
     def lent_x(self) -> int:
-        """Where the part of the nominal begins that others may be using."""
+        """Where the part of the nominal begins that others use."""
         return self._x(self.state.limit_milli - self.state.lent_milli)
 
     @property

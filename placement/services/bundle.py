@@ -89,7 +89,7 @@ def hostname_of(name: str, allocation_id: UUID) -> str:
 
 def capacity_gate(item: Item, options: Sequence[Option]) -> dict[str, Any]:
     """The last gate, as it is stored when it let the request through."""
-    detail = f"{len(options)} places compared."
+    detail = f"{len(options)} {'place' if len(options) == 1 else 'places'} compared."
     facts: dict[str, Any] = {"places": len(options)}
     wishes = item.where.prefer if item.where is not None else ()
     if wishes:

@@ -36,12 +36,25 @@ def whole_number(value: Any, pointer: str, most: int, *, least: int = 1) -> int:
     return value
 
 
-def _model(spec: Mapping[str, Any]) -> Model | None:
-    """The model's figures, or None when some are not given."""
-    given = spec.get("model")
-    if not isinstance(given, Mapping) or set(_FIGURES) - set(given):
-        return None
-    return Model(**{n: whole_number(given[n], f"/spec/model/{n}", m) for n, m in _FIGURES.items()})
+def _figures(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Those of the model's figures that are given. Raises InvalidRequest naming each odd one."""
+    given = spec.get("model", {})
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(
+            "/spec/model: an object with the model's figures.",
+            errors=(FieldError("/spec/model", "wrong_type", f"with {', '.join(_FIGURES)}"),),
+        )
+    if odd := sorted(set(given) - set(_FIGURES)):
+        known = f"no such figure; there are {', '.join(_FIGURES)}"
+        raise InvalidRequest(
+            "Some of the model's figures are not known.",
+            errors=tuple(FieldError(f"/spec/model/{n}", "unknown", known) for n in odd),
+        )
+    return {
+        name: whole_number(given[name], f"/spec/model/{name}", most)
+        for name, most in _FIGURES.items()
+        if name in given
+    }
 
 
 def _gpu_bytes(family: str) -> int | None:
@@ -57,10 +70,13 @@ def memory_of(
     sku_name: str, slots: int | None, batch: int | None, spec: Mapping[str, Any]
 ) -> Headroom:
     """What a model leaves free of the GPUs of a SKU, or that it is not known."""
-    model = _model(spec)
+    figures = _figures(spec)
+    if missing := tuple(name for name in _FIGURES if name not in figures):
+        return Headroom(UNKNOWN, missing=missing)
+    model = Model(**figures)
     with platform_scope():
         sku = Sku.objects.filter(name=sku_name).first()
-        if sku is None or model is None:
+        if sku is None:
             return Headroom(UNKNOWN)
         gpus = slots or sku.slots_min
         if sku.shape == "baremetal":

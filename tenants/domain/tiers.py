@@ -86,7 +86,7 @@ def faults(terms: Mapping[str, Any]) -> dict[str, str]:
             if fault:
                 out[name] = fault
         elif name not in TERMS:
-            out[name] = "no such term"
+            out[name] = f"no such term; there are {', '.join(sorted(TERMS))}"
     return out
 
 

@@ -69,9 +69,8 @@ def class_named(name: str, *, pointer: str = "") -> ResourceClass:
     detail = f"There is no resource class {name!r}."
     if not pointer:
         raise errors.NotFound(detail)
-    raise errors.InvalidRequest(
-        detail, errors=(errors.FieldError(pointer, "unknown", "no class of this name"),)
-    )
+    known = "no class of this name; quota and offers name them"
+    raise errors.InvalidRequest(detail, errors=(errors.FieldError(pointer, "unknown", known),))
 
 
 def tenant_locked(tenant_id: UUID) -> Tenant:

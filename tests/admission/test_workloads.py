@@ -167,8 +167,17 @@ def test_a_model_is_measured_against_the_memory_of_its_gpus() -> None:
     workload_batch_size(workload_id=ticket.workload_id, batch_size=largest, actor=acme.actor)
     row = the_workload(ticket)
     assert (row.batch_size, row.generation) == (largest, 2)
-    with pytest.raises(MemoryUnknown):
-        run_it(acme, kind="model", spec={})
+    with pytest.raises(MemoryUnknown) as unknown:
+        run_it(acme, kind="model", spec={"model": {"parameters": 10**9}})
+    assert unknown.value.facts["missing"][0] == "milli_bytes_per_parameter"
+    for odd, pointer in (
+        ({"paramters": 1}, "/spec/model/paramters"),
+        ({"parameters": -1}, "/spec/model/parameters"),
+        ("8B", "/spec/model"),
+    ):
+        with pytest.raises(InvalidRequest) as refused_form:
+            run_it(acme, kind="model", spec={"model": odd})
+        assert [error.pointer for error in refused_form.value.errors] == [pointer]
     assert used(acme) == 1000
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.cli.conftest import Run
@@ -68,6 +71,45 @@ def test_a_rule_is_tried_out_and_switched_on(run: Run, server: FakeServer) -> No
     assert run("policy", "dry-run", KEY, "--last", "10").exit_code == 0
     assert server.sent("POST", f"/policies/{KEY}/actions/dry-run")[0].body == {"last": 10}
     assert run("policy", "activate", KEY, "--reason", "agreed", "--yes").exit_code == 0
+
+
+def test_a_rule_is_kept_from_a_file_looked_at_and_switched_off(
+    run: Run, server: FakeServer, tmp_path: Path
+) -> None:
+    rule = {"name": "night", "expression": "true", "message": "Not now.", "tests": []}
+    server.on("POST", "/policies", Reply(201, {"id": KEY, "state": "draft", **rule}))
+    server.on("GET", f"/policies/{KEY}", {"id": KEY, "state": "draft"})
+    server.on("POST", f"/policies/{KEY}/actions/retire", {"id": KEY, "state": "retired"})
+    file = tmp_path / "rule.json"
+    assert "cannot be read" in run("policy", "create", "--file", str(file)).stderr
+    for odd in ("[]", "{"):
+        file.write_text(odd)
+        assert run("policy", "create", "--file", str(file)).exit_code == 2
+    file.write_text(json.dumps(rule))
+    assert run("policy", "create", "--file", str(file)).exit_code == 0
+    assert server.sent("POST", "/policies")[0].body == rule
+    assert "draft" in run("policy", "describe", KEY).stdout
+    assert run("policy", "retire", KEY, "--reason", "over", "--yes").exit_code == 0
+
+
+def test_a_bare_name_is_explained_whether_it_is_a_lease_or_a_workload(
+    run: Run, server: FakeServer
+) -> None:
+    server.on("GET", "/allocations", listing())
+    server.on("GET", "/workloads", listing({"id": KEY, "name": "train", "state": "admitted"}))
+    server.on("GET", f"/workloads/{KEY}/explain", {"verdict": "admit", "gates": []})
+    assert "admit" in run("explain", "train").stdout
+    assert "no allocation or workload 'nothing'" in run("explain", "nothing").stderr
+
+
+def test_a_moment_to_come_is_told_as_such(run: Run, server: FakeServer) -> None:
+    window = {"id": KEY, "name": "night", "state": "open", "closes_at": "2999-01-01T00:00:00Z"}
+    server.on("POST", "/tenants/acme/bursts", Reply(201, window))
+    words = ("--opens", "2998-01-01", "--closes", "2999-01-01", "--reason", "x")
+    told = run(
+        "burst", "create", "acme", "--name", "night", "--class", "h100", "--extra", "1", *words
+    )
+    assert "(in " in told.stdout
 
 
 def test_a_workload_is_submitted_scaled_and_stopped(run: Run, server: FakeServer) -> None:

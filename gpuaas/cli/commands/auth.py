@@ -75,7 +75,7 @@ def register(app: typer.Typer) -> None:
         session.config.current = context.name
         session.config.save()
         session.out.say(f"signed in as {_who(me)}; context {context.name} is current")
-        if not context.project:
+        if not context.project and not me.get("operator"):
             session.out.say("choose a project: gpuaas project list, then gpuaas context set")
 
     @command(app, "logout")

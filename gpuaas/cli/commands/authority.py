@@ -12,6 +12,7 @@ from gpuaas.cli.kinds import INCREASE, POLICY, QUOTA
 from gpuaas.cli.listing import All, Limit, State, show_list
 from gpuaas.cli.problems import Json, UsageError
 from gpuaas.cli.session import Session, kind_path
+from gpuaas.cli.values import json_object_in
 
 Id = Annotated[str, typer.Argument(metavar="ID")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")]
@@ -127,6 +128,28 @@ def _policies(app: typer.Typer) -> None:
         """List the rules in all their versions."""
         show_list(session, POLICY, limit=limit, everything=everything, state=state)
 
+    @command(policy, "describe")
+    def policy_describe(session: Session, key: Id) -> None:
+        """Show one version of a rule: its text, how its own tests go, its last dry-run."""
+        answer = session.client.get(f"{POLICY.path}/{segment(key)}")
+        session.out.item(POLICY, answer, describe.anything)
+
+    @command(policy, "create")
+    def policy_create(
+        session: Session,
+        file: Annotated[
+            str,
+            typer.Option(
+                "--file",
+                metavar="FILE",
+                help="JSON: name, expression, message, tests, and perhaps actions and unblock.",
+            ),
+        ],
+    ) -> None:
+        """Keep a rule, or the next version of one, as a draft: it decides nothing yet."""
+        answer = session.client.post(POLICY.path, json_object_in(file))
+        session.out.item(POLICY, answer, describe.anything)
+
     @command(policy, "dry-run")
     def policy_dry_run(
         session: Session,
@@ -141,5 +164,15 @@ def _policies(app: typer.Typer) -> None:
     def policy_activate(session: Session, key: Id, reason: Reason, yes: Yes = False) -> None:
         """Switch a rule on that was tried out."""
         session.confirm(f"Switch rule {key} on?", yes=yes)
-        path = f"{POLICY.path}/{segment(key)}/actions/activate"
-        session.out.item(POLICY, session.client.post(path, {"reason": reason}), describe.anything)
+        _switch(session, key, "activate", reason)
+
+    @command(policy, "retire")
+    def policy_retire(session: Session, key: Id, reason: Reason, yes: Yes = False) -> None:
+        """Switch a rule off for good."""
+        session.confirm(f"Switch rule {key} off?", yes=yes)
+        _switch(session, key, "retire", reason)
+
+
+def _switch(session: Session, key: str, verb: str, reason: str) -> None:
+    path = f"{POLICY.path}/{segment(key)}/actions/{verb}"
+    session.out.item(POLICY, session.client.post(path, {"reason": reason}), describe.anything)

@@ -7,10 +7,12 @@ import typer
 from gpuaas.cli import describe, waiting
 from gpuaas.cli.commands.allocations import allocation_id, explain
 from gpuaas.cli.commands.workloads import workload_id
+from gpuaas.cli.exits import Exit
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import ALLOCATION, OPERATION, REQUEST, SHORTCUTS, WORKLOAD
 from gpuaas.cli.listing import All, Limit, State, show_list
-from gpuaas.cli.problems import UsageError
+from gpuaas.cli.output import Kind
+from gpuaas.cli.problems import CliError, UsageError
 from gpuaas.cli.session import Session, kind_path
 
 Id = Annotated[str, typer.Argument(metavar="ID")]
@@ -27,7 +29,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Explain an allocation or workload, by id or name, a request or an operation, by id."""
         head, slash, _ = reference.partition("/")
-        kind = SHORTCUTS.get(head) if slash else ALLOCATION
+        kind = SHORTCUTS.get(head) if slash else _kind_of(session, reference)
         if kind is None:
             raise UsageError(
                 f"{head!r} cannot be explained",
@@ -41,6 +43,21 @@ def register(app: typer.Typer) -> None:
             explain(session, kind, workload_id(session, reference))
         else:
             explain(session, ALLOCATION, allocation_id(session, reference))
+
+
+def _kind_of(session: Session, name: str) -> Kind:
+    """What a bare name or id is: an allocation, or else a workload."""
+    for kind in (ALLOCATION, WORKLOAD):
+        try:
+            session.find(kind, name)
+        except UsageError:  # several share the name; who looks it up says so
+            return kind
+        except CliError as error:
+            if error.exit_code is not Exit.NOT_FOUND:
+                raise
+        else:
+            return kind
+    raise CliError(f"no allocation or workload {name!r}", Exit.NOT_FOUND)
 
 
 def _requests(app: typer.Typer) -> None:

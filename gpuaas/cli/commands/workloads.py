@@ -1,7 +1,5 @@
 """What a tenant wants to run: jobs, services and models, with all their replicas or none."""
 
-import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,8 +21,9 @@ from gpuaas.cli.commands.allocations import (
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import WORKLOAD
 from gpuaas.cli.listing import All, Limit, State, show_list
-from gpuaas.cli.problems import Json, UsageError
+from gpuaas.cli.problems import Json
 from gpuaas.cli.session import Session, kind_path, strip_kind
+from gpuaas.cli.values import json_object_in
 
 Reference = Annotated[str, typer.Argument(metavar="NAME|ID")]
 WorkloadKind = Annotated[str, typer.Option("--kind", help="job, service or model.")]
@@ -230,17 +229,7 @@ def _acting(workload: typer.Typer) -> None:
 
 def _spec(file: str) -> Json:
     """The specification in a JSON file, or an empty one."""
-    if not file:
-        return {}
-    try:
-        spec = json.loads(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"{file} is not JSON: {error}") from error
-    if not isinstance(spec, dict):
-        raise UsageError(f"{file} holds no JSON object")
-    return spec
+    return json_object_in(file) if file else {}
 
 
 def _path(session: Session, reference: str) -> str:
