@@ -15,6 +15,7 @@ from pathlib import Path
 
 import django
 import pytest
+from django.db import connections
 from django.test import override_settings
 
 from gpuaas.embedded import processes
@@ -23,6 +24,7 @@ from gpuaas.embedded.keys import control_key_kept
 from gpuaas.embedded.postgres import OWNER, Postgres, Roles
 from gpuaas.embedded.valkey import Valkey
 from gpuaas.kernel import notify
+from tests import prepared
 
 CLUSTER = "GPUAAS_TEST_CLUSTER"
 PREFIX = "gpuaas-test-"
@@ -57,7 +59,14 @@ class Services:
     def start(self) -> None:
         """Starts both and points the environment at them, before Django reads its settings."""
         self.valkey.launch()
-        self.postgres.start()
+        os.environ.update(
+            {
+                "REDIS_URL": self.valkey.url,
+                "GPUAAS_DATA_DIR": str(self.folder),
+                "GPUAAS_SECRET_KEY": secrets.token_urlsafe(50),
+            }
+        )
+        prepared.start(self.postgres, self.folder / "secrets")
         self.valkey.wait()
         os.environ.update(
             {
@@ -65,9 +74,6 @@ class Services:
                 # The owner makes the test databases; tests of row-level security SET ROLE.
                 "DATABASE_URL": self.postgres.url(OWNER),
                 "DATABASE_OWNER_URL": self.postgres.url(OWNER),
-                "REDIS_URL": self.valkey.url,
-                "GPUAAS_DATA_DIR": str(self.folder),
-                "GPUAAS_SECRET_KEY": secrets.token_urlsafe(50),
             }
         )
 
@@ -103,6 +109,8 @@ if CLUSTER not in os.environ:
 os.environ["DJANGO_SETTINGS_MODULE"] = "gpuaas.settings"
 # Now, since a conftest further down may import models while pytest is still collecting.
 django.setup()
+# The migrated database is there already; what is still to do for a copy of it is little.
+connections["default"].settings_dict["TEST"]["TEMPLATE"] = prepared.TEMPLATE
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
