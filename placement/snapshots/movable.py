@@ -33,7 +33,7 @@ SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mas
                          WHERE r.slot_id = s.id AND r.state = 'found')), 0)
   FROM placement_node n
  WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
-   AND (n.fabric = '' OR NOT EXISTS (
+   AND (n.fabric || n.fabric_seen = '' OR NOT EXISTS (
         SELECT FROM placement_claim f WHERE f.alone > 0 AND f.state IN """
     + LIVE
     + """))

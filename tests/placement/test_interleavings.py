@@ -217,3 +217,42 @@ def test_two_acts_in_any_order_of_their_steps_keep_every_promise() -> None:
             line.close()
     assert count >= 16 * 20
     assert both > count // 8, "the two hardly ever met"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.timeout(180)
+def test_a_host_that_changed_its_domain_under_claims_is_in_both_for_a_commit_too() -> None:
+    a_catalogue(slots_count=4)
+    acme, globex = a_tenant("acme"), a_tenant("globex")
+    moved, stays = a_host("host-1", slots_count=4), a_host("host-2", slots_count=4)
+    for host, zone, fabric, seen in ((moved, "a", "old", "new"), (stays, "b", "new", "")):
+        Node.objects.filter(pk=host.node.pk).update(
+            zone=zone, layout=WIRINGS[0], fabric=fabric, fabric_seen=seen
+        )
+    bases = []
+    for world, zone in ((acme, "a"), (globex, "b")):
+        ask = Ask(
+            world.tenant.pk,
+            world.project.pk,
+            AllocationOrder(sku="h100.slice", slots=1, zones=(zone,)),
+        )
+        with platform_scope():
+            bases.append(requests.item_of(ask, look(ask), actor=world.actor))
+    lines = [Line(), Line()]
+    outcomes = set()
+    try:
+        for alone in ((Alone.SHARES, Alone.WIRING), (Alone.WIRING, Alone.SHARES)):
+            for sequence in interleavings(3, 3):
+                acts = (
+                    a_claim(acme, bases[0], 1, False, alone[0]),
+                    a_claim(globex, bases[1], 1, False, alone[1]),
+                )
+                played(acts, sequence, lines)
+                assert found() == [], (alone, sequence)
+                held = Claim.objects.exclude(state="released")
+                outcomes.add(tuple(held.values_list("tenant__slug", flat=True)))
+                everything_given_back()
+    finally:
+        for line in lines:
+            line.close()
+    assert outcomes == {("acme",), ("globex",)}
