@@ -8,7 +8,7 @@ host, each row and each repair stands alone: one that breaks stops no other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -87,10 +87,7 @@ def _look(node_ids: Sequence[UUID]) -> None:
     )
     known = {(row.node_id, row.subject, row.kind): row for row in rows}
     _keep_new({key: one for key, one in found.items() if key not in known}, now)
-    again = [row for key, row in known.items() if key in found]
-    Drift.objects.filter(pk__in=[row.pk for row in again]).update(
-        last_seen_at=now, seen=F("seen") + 1
-    )
+    _seen_again([row.pk for key, row in known.items() if key in found], now)
     for key, row in known.items():
         one = found.get(key)
         if one is None:
@@ -102,6 +99,14 @@ def _look(node_ids: Sequence[UUID]) -> None:
     for row in Drift.objects.filter(node_id__in=node_ids, state=DriftState.SEEN):
         if (now - row.created_at).total_seconds() >= KINDS[row.kind].grace_s:
             _alone(row, _count, now)
+
+
+@transaction.atomic
+def _seen_again(ids: Collection[UUID], now: datetime) -> None:
+    """Count those that still are. Locked in one order, so that two looks never wait in a circle."""
+    rows = Drift.objects.filter(pk__in=ids).exclude(state=DriftState.CLOSED)
+    held = rows.select_for_update(no_key=True).order_by("pk").values_list("pk", flat=True)
+    Drift.objects.filter(pk__in=list(held)).update(last_seen_at=now, seen=F("seen") + 1)
 
 
 def _alone(row: Drift, act: object, now: datetime) -> None:
