@@ -17,10 +17,10 @@ from placement.states import LIVE_CLAIM, SlotState
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One slot in a strip; ``x`` counts slots."""
+    """One slot in a strip; ``x`` counts slots. ``roles``: of a slot held in parts, each part's."""
 
     x: int
-    role: str
+    roles: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +60,52 @@ def strips_of(nodes: Iterable[Node]) -> list[Strip]:
             residue=index in traces.get(node_id, {}),
         )
         slots.setdefault(node_id, []).append(fact)
-    claims: dict[int, dict[int, ClaimFact]] = {}
+    claims: dict[int, dict[int, list[ClaimFact]]] = {}
     live = Claim.objects.filter(node_num__in=nums, state__in=[str(s) for s in LIVE_CLAIM])
-    for num, index, state in live.values_list("node_num", "slot_index", "state"):
-        claims.setdefault(num, {})[index] = ClaimFact(index, state, "", "", "")
+    held = live.order_by("node_num", "slot_index", "span", "id")
+    for num, index, state, part in held.values_list(
+        "node_num", "slot_index", "state", "part__kind"
+    ):
+        one = ClaimFact(index, state, "", "", "", part=part or "")
+        claims.setdefault(num, {}).setdefault(index, []).append(one)
     return [
         _strip(node, postures[node.pk], slots.get(node.pk, []), claims.get(node.num, {}))
         for node in listed
     ]
 
 
-def _strip(node: Node, posture: str, slots: list[SlotFact], claims: dict[int, ClaimFact]) -> Strip:
-    whole = claims.get(WHOLE_NODE)
-    shown = [shown_state(slot, claims.get(slot.index, whole)) for slot in slots]
-    if not node.schedulable:
-        # A slot without a claim on a node that takes no work is not free to anybody.
-        shown = ["not_leasable" if state == "free" else state for state in shown]
-    counted = Counter(shown)
+def _strip(
+    node: Node, posture: str, slots: list[SlotFact], claims: dict[int, list[ClaimFact]]
+) -> Strip:
+    whole = claims.get(WHOLE_NODE, [])
+    counted: Counter[str] = Counter()
+    parts: Counter[str] = Counter()
+    cells, cut = [], 0
+    for n, slot in enumerate(slots):
+        held = claims.get(slot.index, whole)
+        shown = [shown_state(slot, claim) for claim in held] or [shown_state(slot, None)]
+        if not node.schedulable:
+            # A slot without a claim on a node that takes no work is not free to anybody.
+            shown = ["not_leasable" if state == "free" else state for state in shown]
+        cells.append(Cell(n, tuple(role_of(state) for state in shown)))
+        in_parts = any(claim.part for claim in held)
+        cut += in_parts
+        (parts if in_parts else counted).update(shown)
+    words = [_tally(counted)] if counted else []
+    if cut:
+        words.append(f"{cut} in parts ({_tally(parts)})")
     return Strip(
         node=node,
         posture=posture,
         mark=mark_of(posture),
-        cells=tuple(Cell(n, role_of(state)) for n, state in enumerate(shown)),
-        words=", ".join(f"{n} {state.replace('_', ' ')}" for state, n in counted.items()),
-        free=counted.get("free", 0),
+        cells=tuple(cells),
+        words=", ".join(words),
+        free=counted["free"],
     )
+
+
+def _tally(counted: Counter[str]) -> str:
+    return ", ".join(f"{n} {state.replace('_', ' ')}" for state, n in counted.items())
 
 
 def posture_counts(strips: Iterable[Strip]) -> list[tuple[str, Mark, int]]:

@@ -11,10 +11,10 @@ from gpuaas.console.actions import NodeNumbers, node_actions
 from gpuaas.console.fleet import strips_of
 from gpuaas.kernel.models import Event
 from placement import states
-from placement.models import Node, NodeDrain, Slot
+from placement.models import Claim, Node, NodeDrain, Slot
 from placement.selectors import posture_of
 from tenants.models import Tenant
-from tests.builders import a_report
+from tests.builders import a_parts_catalogue, a_report, a_tenant, cut_slots
 from tests.console.conftest import Fleet
 from tests.portal.conftest import Browser
 
@@ -206,6 +206,24 @@ def test_a_fleets_strip_shows_residue_on_its_slot(fleet: Fleet) -> None:
     (strip,) = strips_of([fleet.host.fresh()])
     assert "2 cleanup blocked" in strip.words
     assert (strip.free, fleet.host.fresh().free_count) == (4, 4)
+
+
+def test_a_fleets_strip_shows_every_part_of_a_slot(fleet: Fleet) -> None:
+    a_parts_catalogue()
+    fleet.host.parts = ("share",)
+    fleet.host.report()
+    cut_slots(fleet.host, "share", 7)
+    world = a_tenant("parts")
+    for sku in ("h100.third", "h100.tenth"):
+        assert world.order(sku).allocation_id is not None
+    claims = Claim.objects.filter(tenant=world.tenant).order_by("amount_milli")
+    Claim.objects.filter(pk=claims[0].pk).update(state="active")
+    (strip,) = strips_of([fleet.host.fresh()])
+    assert strip.words.endswith("1 in parts (1 in use, 1 reserved)") or strip.words.endswith(
+        "1 in parts (1 reserved, 1 in use)"
+    )
+    assert len(strip.cells[7].roles) == 2
+    assert "1 in parts" in fleet.browser().get("/console/nodes/").content.decode()
 
 
 def test_a_slot_is_cut_from_the_node_s_page(fleet: Fleet) -> None:
