@@ -13,7 +13,7 @@ rejection stands for one window. Wishes that nobody has any more lapse.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -21,7 +21,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F
 
-from gpuaas.kernel import clock, errors, events
+from gpuaas.kernel import clock, errors, events, sweeping
 from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.transitions import advance
 from placement.domain.breaker import Limits, Ruling, ruling
@@ -180,16 +180,22 @@ def breaker_set(
 
 def held_sweep() -> int:
     """Let go of wishes that nobody had for a whole window of their pool; how many."""
+    return sweeping.each("placement.held", _asked_no_longer, _lapse)
+
+
+def _asked_no_longer(resting: Collection[UUID]) -> list[UUID]:
     now = clock.db_now()
-    rules = dict(BreakerRule.objects.values_list("pool_id", "window_s"))
-    lapsed = 0
-    for pool_id, window_s in rules.items():
+    found: list[UUID] = []
+    for pool_id, window_s in BreakerRule.objects.values_list("pool_id", "window_s"):
         old = AutomaticAction.objects.filter(
             pool_id=pool_id,
             state__in=OPEN_AUTOMATIC,
             asked_at__lt=now - timedelta(seconds=window_s),
-        )
-        for row in old.order_by("asked_at")[:BATCH]:
-            advance(row, "lapse", actor=PART, reason="asked for no longer")
-            lapsed += 1
-    return lapsed
+        ).exclude(pk__in=resting)
+        found += old.order_by("asked_at").values_list("pk", flat=True)[:BATCH]
+    return found
+
+
+def _lapse(action_id: UUID) -> None:
+    row = AutomaticAction.objects.get(pk=action_id)
+    advance(row, "lapse", actor=PART, reason="asked for no longer")

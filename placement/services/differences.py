@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
-from gpuaas.kernel import clock
+from gpuaas.kernel import clock, sweeping
 from gpuaas.kernel.actor import Actor
 from placement.domain.identity import FABRIC_CHANGED
 from placement.models import Claim, IdentityDifference, Node, Slot
@@ -48,31 +49,37 @@ def slot_accept(*, node_id: UUID, slot_index: int, reason: str, actor: Actor) ->
 
 def boots_sweep() -> int:
     """Look anew at hosts that booted since their last discovery; what is approved stays."""
-    booted = (
-        Node.objects.filter(state__in=_LOOKED_AT, identity__isnull=False)
-        .exclude(boot_id="")
-        .exclude(boot_id=F("identity__boot_id"))
-        .values_list("pk", flat=True)[:100]
+    return sweeping.each(
+        "placement.boots", _booted, lambda node_id: discovery_order(locked(node_id))
     )
-    for node_id in list(booted):
-        with transaction.atomic():
-            discovery_order(locked(node_id))
-    return len(booted)
+
+
+def _booted(resting: Collection[UUID]) -> list[UUID]:
+    rows = Node.objects.filter(state__in=_LOOKED_AT, identity__isnull=False).exclude(boot_id="")
+    rows = rows.exclude(boot_id=F("identity__boot_id")).exclude(pk__in=resting)
+    return list(rows.values_list("pk", flat=True)[:100])
 
 
 def fabrics_sweep() -> int:
     """Let hosts whose claims have ended count in the domain that they are in now."""
-    waiting = IdentityDifference.objects.filter(
+    return sweeping.each("placement.fabrics", _free_to_change, _change)
+
+
+def _waiting() -> QuerySet[IdentityDifference]:
+    return IdentityDifference.objects.filter(
         code=FABRIC_CHANGED, ended_at__isnull=True, discovered__fabric__isnull=False
     )
+
+
+def _free_to_change(resting: Collection[UUID]) -> list[UUID]:
     held = Claim.objects.filter(state__in=LIVE).values("node_num")
-    free = waiting.exclude(node__num__in=held).values_list("node_id", flat=True)[:100]
-    changed = 0
-    for node_id in list(free):
-        with transaction.atomic():
-            node = locked(node_id)
-            if fabric_take(node, TopologyReport.from_json(node.topology)) is None:
-                changed += waiting.filter(node=node).update(
-                    ended_at=clock.db_now(), ended_by=DISCOVERY.as_json(), resolution="gone"
-                )
-    return changed
+    free = _waiting().exclude(node__num__in=held).exclude(node_id__in=resting)
+    return list(free.values_list("node_id", flat=True)[:100])
+
+
+def _change(node_id: UUID) -> bool:
+    node = locked(node_id)
+    if fabric_take(node, TopologyReport.from_json(node.topology)) is not None:
+        return False
+    over = {"ended_at": clock.db_now(), "ended_by": DISCOVERY.as_json(), "resolution": "gone"}
+    return _waiting().filter(node=node).update(**over) > 0

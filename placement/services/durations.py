@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
+from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import connection
 
-from gpuaas.kernel import workflow
+from gpuaas.kernel import sweeping, workflow
 from gpuaas.kernel.actor import system
 from gpuaas.kernel.errors import FieldError, InvalidRequest
 from placement.domain.order import AllocationOrder
@@ -24,6 +26,7 @@ SELECT a.id FROM admission_admissionrequest r
   JOIN placement_allocation a ON a.request_id = r.id
   JOIN placement_node n ON n.id = a.node_id
  WHERE r.spec ? 'max_duration_s' AND a.state <> 'released' AND a.state = ANY (%s)
+   AND a.id <> ALL (%s::uuid[])
    AND a.created_at + make_interval(secs => (r.spec ->> 'max_duration_s')::int)
        <= statement_timestamp()
  ORDER BY n.num, a.id LIMIT %s
@@ -49,23 +52,26 @@ def durations_sweep() -> int:
 
     Its outcome is ``expired``. What has been released meanwhile is passed over.
     """
+    return sweeping.each("placement.durations", _over, _expire)
+
+
+def _over(resting: Collection[UUID]) -> list[UUID]:
     with connection.cursor() as cursor:
-        cursor.execute(_OVER, [[str(state) for state in STANDING], BATCH])
-        found = [row[0] for row in cursor.fetchall()]
-    begun = 0
-    for allocation_id in found:
-        with transaction.atomic():
-            row = Allocation.objects.get(pk=allocation_id)
-            if row.state not in STANDING:
-                continue
-            if row.state != AllocationState.ACTIVE:
-                workflow.cancel(row.run_id, PART, DURATION_OVER.code)
-            release_begin(
-                allocation_id=allocation_id,
-                outcome=Outcome.EXPIRED,
-                code=DURATION_OVER.code,
-                detail="the time that was asked for is over",
-                actor=PART,
-            )
-            begun += 1
-    return begun
+        cursor.execute(_OVER, [[str(state) for state in STANDING], list(resting), BATCH])
+        return [row[0] for row in cursor.fetchall()]
+
+
+def _expire(allocation_id: UUID) -> bool:
+    row = Allocation.objects.get(pk=allocation_id)
+    if row.state not in STANDING:
+        return False
+    if row.state != AllocationState.ACTIVE:
+        workflow.cancel(row.run_id, PART, DURATION_OVER.code)
+    release_begin(
+        allocation_id=allocation_id,
+        outcome=Outcome.EXPIRED,
+        code=DURATION_OVER.code,
+        detail="the time that was asked for is over",
+        actor=PART,
+    )
+    return True

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
 
-from gpuaas.kernel import clock, errors, events
+from gpuaas.kernel import clock, errors, events, sweeping
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
 from placement.domain.readiness import (
@@ -44,6 +44,7 @@ from placement.states import CapabilityState
 
 MOST_VALID_S: Final = 5 * 365 * 86_400
 RENEW_AGAIN_S: Final = 600
+BATCH: Final = 200
 _FRESH: Final = timedelta(hours=1)
 """A report that says the same as before is written down again after this long."""
 
@@ -260,33 +261,45 @@ def readiness_sweep() -> int:
     Returns how many hosts were judged. A host that was approved by an older control plane has no
     capability yet: it is treated as one that is approved now.
     """
+    judged = sweeping.each("placement.readiness", _due, _judge)
+    sweeping.each("placement.readiness_new", _without, _first)
+    sweeping.each("placement.readiness_renewed", _near_its_end, _renew)
+    return judged
+
+
+def _due(resting: Collection[UUID]) -> list[UUID]:
     now = clock.db_now()
     due = NodeCapability.objects.filter(state=CapabilityState.PROMOTED, holds_until__lte=now)
-    due = due | NodeCapability.objects.filter(rejudge=True)
-    ids = list(due.values_list("node_id", flat=True).distinct()[:200])
-    for node_id in ids:
-        with transaction.atomic():
-            node = locked(node_id)
-            NodeCapability.objects.filter(node=node).update(rejudge=False)
-            capabilities_judge(node)
-            refold(node)
-    new = Node.objects.filter(state__in=SOLD, capabilities__isnull=True)
-    for node_id in list(new.values_list("pk", flat=True)[:200]):
-        with transaction.atomic():
-            node = locked(node_id)
-            capabilities_approve(node, actor=PART, reason="approved before it had capabilities")
-            refold(node)
-    _renew()
-    return len(ids)
+    due = (due | NodeCapability.objects.filter(rejudge=True)).exclude(node_id__in=resting)
+    return list(due.values_list("node_id", flat=True).distinct()[:BATCH])
 
 
-def _renew() -> None:
+def _judge(node_id: UUID) -> None:
+    node = locked(node_id)
+    NodeCapability.objects.filter(node=node).update(rejudge=False)
+    capabilities_judge(node)
+    refold(node)
+
+
+def _without(resting: Collection[UUID]) -> list[UUID]:
+    new = Node.objects.filter(state__in=SOLD, capabilities__isnull=True).exclude(pk__in=resting)
+    return list(new.values_list("pk", flat=True)[:BATCH])
+
+
+def _first(node_id: UUID) -> None:
+    node = locked(node_id)
+    capabilities_approve(node, actor=PART, reason="approved before it had capabilities")
+    refold(node)
+
+
+def _near_its_end(resting: Collection[UUID]) -> list[UUID]:
+    rows = NodeCapability.objects.filter(renew_at__lte=clock.db_now(), node__state__in=SOLD)
+    rows = rows.exclude(node_id__in=resting)
+    return list(rows.values_list("node_id", flat=True).distinct()[:BATCH])
+
+
+def _renew(node_id: UUID) -> None:
     """Order a discovery where evidence is near its end, so that a host that is well stays sold."""
-    now = clock.db_now()
-    rows = NodeCapability.objects.filter(renew_at__lte=now, node__state__in=SOLD)
-    for node_id in set(rows.values_list("node_id", flat=True)[:200]):
-        with transaction.atomic():
-            discovery_order(locked(node_id))
-            NodeCapability.objects.filter(node_id=node_id).update(
-                renew_at=now + timedelta(seconds=RENEW_AGAIN_S)
-            )
+    discovery_order(locked(node_id))
+    again = clock.db_now() + timedelta(seconds=RENEW_AGAIN_S)
+    NodeCapability.objects.filter(node_id=node_id).update(renew_at=again)

@@ -6,7 +6,7 @@ blocked, or drained, is left alone, and only a block of its own is ever lifted h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Max
 
-from gpuaas.kernel import clock, errors, events
+from gpuaas.kernel import clock, errors, events, sweeping
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
 from placement.domain.health import (
@@ -347,11 +347,14 @@ def health_lift(*, node_id: UUID, gpu_uuid: str, reason: str, actor: Actor) -> D
 
 def health_sweep() -> int:
     """Judge anew the GPUs that were not healthy: a reset, a boot or a clean day may have come."""
+    return sweeping.each(
+        "placement.health", _unwell, lambda node_id: health_refresh(locked(node_id))
+    )
+
+
+def _unwell(resting: Collection[UUID]) -> list[UUID]:
     rows = DeviceHealth.objects.exclude(classification=HEALTHY).order_by("checked_at")
     # Hosts that are out are left out here: never judged again, they would stay the oldest.
     rows = rows.exclude(node__state__in=[NodeState.RETIRED, NodeState.ENROLLING])
-    ids = list(dict.fromkeys(rows.values_list("node_id", flat=True)[:400]))[:100]
-    for node_id in ids:
-        with transaction.atomic():
-            health_refresh(locked(node_id))
-    return len(ids)
+    rows = rows.exclude(node_id__in=resting)
+    return list(dict.fromkeys(rows.values_list("node_id", flat=True)[:400]))[:100]

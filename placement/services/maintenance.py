@@ -9,7 +9,7 @@ an operator's stays whatever the window does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -18,9 +18,9 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
-from gpuaas.kernel import clock, errors, events, ids
+from gpuaas.kernel import clock, errors, events, ids, sweeping
 from gpuaas.kernel.actor import Actor, system
-from gpuaas.kernel.errors import FieldError, InvalidRequest, ProductError
+from gpuaas.kernel.errors import FieldError, InvalidRequest
 from gpuaas.kernel.transitions import advance
 from placement.domain.maintenance import wrong_times
 from placement.errors import WindowOverlaps
@@ -339,15 +339,18 @@ def maintenance_sweep() -> int:
     rows = MaintenanceWindow.objects.select_related("node__pool").order_by("starts_at")
     # One that runs on is left out here: a thousand of them must not hide the next.
     running = Q(state=WindowState.ACTIVE, ends_at__gt=now) & ~Q(node__state=NodeState.RETIRED)
-    done = 0
-    for row in rows.filter(OPEN).exclude(running)[: 10 * BATCH]:
-        done += _each(lambda row=row: _due(row, now))  # type: ignore[misc]  # bound at once
-    for window_id in _over_with_a_drain():
-        done += _each(lambda id=window_id: _left_over(id))  # type: ignore[misc]  # as above
-    return done
+    found: dict[UUID, MaintenanceWindow] = {}
+
+    def open_ones(resting: Collection[UUID]) -> list[UUID]:
+        due = rows.filter(OPEN).exclude(running).exclude(pk__in=resting)
+        found.update((row.pk, row) for row in due[: 10 * BATCH])
+        return list(found)
+
+    done = sweeping.each("placement.maintenance", open_ones, lambda id: _due(found[id], now))
+    return done + sweeping.each("placement.maintenance_drains", _over_with_a_drain, _left_over)
 
 
-def _over_with_a_drain() -> list[UUID]:
+def _over_with_a_drain(resting: Collection[UUID]) -> list[UUID]:
     """Windows that are over and whose drain may be lifted now, since their node is well again."""
     owned = NodeDrain.objects.filter(
         ended_at__isnull=True,
@@ -360,15 +363,8 @@ def _over_with_a_drain() -> list[UUID]:
     over = MaintenanceWindow.objects.filter(
         pk__in=ids, state__in=[WindowState.ENDED, WindowState.CANCELLED]
     )
-    return list(over.order_by("ends_at").values_list("pk", flat=True)[:BATCH])
-
-
-def _each(act: Callable[[], bool]) -> int:
-    try:
-        with transaction.atomic():
-            return int(act())
-    except ProductError:
-        return 0  # somebody else changed it meanwhile; it is looked at again
+    over = over.exclude(pk__in=resting).order_by("ends_at")
+    return list(over.values_list("pk", flat=True)[:BATCH])
 
 
 def _due(row: MaintenanceWindow, now: datetime) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
+from uuid import UUID
 
 from django.db import connection, transaction
 
-from gpuaas.kernel import clock, events
+from gpuaas.kernel import clock, events, sweeping
 from gpuaas.kernel.actor import system
 from placement.domain.residue import blocking_codes
 from placement.errors import ObservedStale
@@ -119,28 +121,34 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
 
 def silence_sweep() -> int:
     """Nodes that have said nothing for too long become unknown: no new work, claims kept."""
+    return sweeping.each("placement.silence", _quiet, _unknown)
+
+
+def _quiet(resting: Collection[UUID]) -> list[UUID]:
     before = clock.db_now() - timedelta(seconds=SILENT_AFTER_S)
     quiet = Node.objects.filter(last_seen_at__lt=before).exclude(
         state__in=[NodeState.RETIRED, NodeState.ENROLLING]
     )
-    count = 0
-    for node_id in list(quiet.exclude(health=Health.UNKNOWN).values_list("pk", flat=True)[:200]):
-        with transaction.atomic():
-            row = locked(node_id)
-            if row.last_seen_at is None or row.last_seen_at >= before:
-                continue
-            row.health = Health.UNKNOWN
-            row.save(update_fields=["health"])
-            Allocation.objects.filter(node=row, state__in=HOLDING).update(
-                observed=Observed.UNKNOWN, observed_detail="node_silent"
-            )
-            events.record(
-                kind="placement.node.silent",
-                subject=row,
-                actor=WATCH,
-                reason="node_silent",
-                facts={"last_seen_at": row.last_seen_at.isoformat()},
-            )
-            refold(row)
-            count += 1
-    return count
+    quiet = quiet.exclude(health=Health.UNKNOWN).exclude(pk__in=resting)
+    return list(quiet.values_list("pk", flat=True)[:200])
+
+
+def _unknown(node_id: UUID) -> bool:
+    row = locked(node_id)
+    before = clock.db_now() - timedelta(seconds=SILENT_AFTER_S)
+    if row.last_seen_at is None or row.last_seen_at >= before:
+        return False
+    row.health = Health.UNKNOWN
+    row.save(update_fields=["health"])
+    Allocation.objects.filter(node=row, state__in=HOLDING).update(
+        observed=Observed.UNKNOWN, observed_detail="node_silent"
+    )
+    events.record(
+        kind="placement.node.silent",
+        subject=row,
+        actor=WATCH,
+        reason="node_silent",
+        facts={"last_seen_at": row.last_seen_at.isoformat()},
+    )
+    refold(row)
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -10,7 +11,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
-from gpuaas.kernel import clock, errors, events, workflow
+from gpuaas.kernel import clock, errors, events, sweeping, workflow
 from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.transitions import advance
 from placement.domain.proof import SIGNATURE, missing_steps
@@ -404,23 +405,31 @@ def leases_sweep() -> int:
 
     A task of a run is given up by the run, whose steps have time limits of their own.
     """
+    return sweeping.each("placement.leases", _overdue_tasks, _take_back)
+
+
+def _overdue() -> Q:
     now = clock.db_now()
-    overdue = Q(state=TaskState.LEASED, lease_until__lt=now) | Q(
+    return Q(state=TaskState.LEASED, lease_until__lt=now) | Q(
         state=TaskState.PENDING, run_id__isnull=True, deadline_at__lt=now
     )
-    count = 0
-    for task_id in list(NodeTask.objects.filter(overdue).values_list("pk", flat=True)[:200]):
-        with transaction.atomic():
-            task = (
-                NodeTask.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
-                .filter(overdue, pk=task_id)
-                .first()
-            )
-            if task is None:
-                continue
-            if task.state == TaskState.LEASED:
-                _lose(task, "no heartbeat came in time")
-            else:
-                _give_up(task, "the host did not take it before its deadline")
-            count += 1
-    return count
+
+
+def _overdue_tasks(resting: Collection[UUID]) -> list[UUID]:
+    rows = NodeTask.objects.filter(_overdue()).exclude(pk__in=resting)
+    return list(rows.values_list("pk", flat=True)[:200])
+
+
+def _take_back(task_id: UUID) -> bool:
+    task = (
+        NodeTask.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
+        .filter(_overdue(), pk=task_id)
+        .first()
+    )
+    if task is None:
+        return False
+    if task.state == TaskState.LEASED:
+        _lose(task, "no heartbeat came in time")
+    else:
+        _give_up(task, "the host did not take it before its deadline")
+    return True

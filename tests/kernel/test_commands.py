@@ -106,6 +106,7 @@ def test_lifecycle_pages_are_printed_and_compared(tmp_path: Path) -> None:
 
 @pytest.mark.django_db
 def test_what_is_over_is_forgotten_and_history_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "_kinds", {})
     monkeypatch.setattr(events, "_subscribers", {})
     outbox.subscribe("ear", {"kernel.test.happened": lambda event: None})
     with clock.use(clock.FakeClock(datetime.now(UTC) + timedelta(hours=1))) as fake:

@@ -21,7 +21,7 @@ from gpuaas.api.base import OperatorView
 from gpuaas.api.permissions import Rule, admit
 from gpuaas.kernel import clock
 from gpuaas.kernel.errors import PermissionDenied
-from gpuaas.kernel.models import Delivery, WorkflowRun
+from gpuaas.kernel.models import Delivery, SweepFault, WorkflowRun
 from gpuaas.kernel.models.work import ENDED
 from gpuaas.kernel.notify import hub
 from placement import selectors
@@ -58,6 +58,7 @@ class Collector:
         yield from self._outbox()
         yield from self._drift()
         yield self._windows()
+        yield self._sweeps()
         parked = GaugeMetricFamily("gpuaas_parked_requests", "Requests parked in this process")
         parked.add_metric([], hub.parked)
         yield parked
@@ -197,6 +198,17 @@ class Collector:
         )
         for state in WindowState.values:
             family.add_metric([state], counts.get(state, 0))
+        return family
+
+    def _sweeps(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpuaas_sweep_faults",
+            "Objects that a sweep could not do and leaves alone for a while",
+            labels=["sweep"],
+        )
+        rows = SweepFault.objects.values_list("sweep").annotate(n=Count("pk"))
+        for sweep, count in rows.order_by("sweep"):
+            family.add_metric([sweep], count)
         return family
 
     def _drift(self) -> Iterator[Metric]:

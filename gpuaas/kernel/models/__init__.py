@@ -2,7 +2,13 @@
 
 from gpuaas.kernel.models.base import Base, Stateful
 from gpuaas.kernel.models.events import Delivery, Event, EventSeal, Lease
-from gpuaas.kernel.models.work import IdempotencyKey, RunState, WorkflowRun
+from gpuaas.kernel.models.work import (
+    IdempotencyKey,
+    RetentionRule,
+    RunState,
+    SweepFault,
+    WorkflowRun,
+)
 
 __all__ = [
     "Base",
@@ -11,7 +17,9 @@ __all__ = [
     "EventSeal",
     "IdempotencyKey",
     "Lease",
+    "RetentionRule",
     "RunState",
     "Stateful",
+    "SweepFault",
     "WorkflowRun",
 ]

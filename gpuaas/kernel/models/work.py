@@ -106,3 +106,38 @@ class IdempotencyKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.principal}/{self.key}"
+
+
+class SweepFault(models.Model):
+    """An object that a sweep could not do: how often, and when it is tried again."""
+
+    tenant_grant: ClassVar[Grant] = "none"
+    tenant_column: ClassVar[str] = ""
+
+    id = models.BigAutoField(primary_key=True)
+    sweep = models.CharField(max_length=60)
+    subject_id = models.UUIDField()
+    attempts = models.PositiveIntegerField(default=1, db_default=1)
+    error = models.CharField(max_length=80, help_text="The kind of error; what it said is logged.")
+    first_at = models.DateTimeField(db_default=Now())
+    tried_at = models.DateTimeField()
+    next_at = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["sweep", "subject_id"], name="one_fault_of_a_sweep")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.sweep} of {self.subject_id}: {self.attempts} tries"
+
+
+class RetentionRule(Base):
+    """For how many days rows of a kind are kept after they are over; without a row the default."""
+
+    name = models.CharField(max_length=60, unique=True)
+    days = models.PositiveIntegerField()
+    version = models.PositiveIntegerField(default=1)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.days} days"
