@@ -16,6 +16,8 @@ from typing import Any, LiteralString
 import psycopg
 from django.db import connection
 
+from gpuaas.kernel import scope
+
 _PLACE = re.compile(r"%(?:\((?P<name>\w+)\)s|(?P<next>s)|(?P<sign>%))")
 
 
@@ -51,6 +53,7 @@ def rows(sql: LiteralString, params: Sequence[Any] | Mapping[str, Any]) -> list[
     text, names = _numbered(sql)
     values = [params[name] for name in names] if isinstance(params, Mapping) else list(params)
     connection.ensure_connection()
+    scope.settle()
     connection.validate_no_broken_transaction()
     direct: psycopg.Connection[tuple[Any, ...]] = connection.connection
     with connection.wrap_database_errors, psycopg.RawCursor(direct) as cursor:

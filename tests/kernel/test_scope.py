@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from collections.abc import Callable
 
 import pytest
 from django.db import DatabaseError, connection, connections, transaction
 
+from gpuaas.config import CHECKOUT
+from gpuaas.kernel import prepared
 from gpuaas.kernel.scope import current_tenant, platform_scope, tenant_scope
 from tenants.models import Project, Tenant
 from tests.kernel.factories import tenant
@@ -62,6 +66,74 @@ def test_a_refused_write_in_a_savepoint_leaves_the_scope_as_it_was() -> None:
         assert [t.slug for t in Tenant.objects.all()] == ["mine"]
 
 
+def _lifted(outside: str) -> None:
+    with platform_scope():
+        assert whoami() == (outside, "")
+
+
+def _rolled_back(work: Callable[[], object]) -> None:
+    with transaction.atomic():
+        work()
+        transaction.set_rollback(True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_rolled_back_savepoint_lifted_is_dropped_again_before_the_next_statement() -> None:
+    mine = tenant("mine")
+    outside = whoami()[0]
+    with tenant_scope(mine.pk):
+        assert whoami() == ("gpuaas_app", str(mine.pk))
+        _rolled_back(lambda: _lifted(outside))
+        assert whoami() == ("gpuaas_app", str(mine.pk))
+        with platform_scope():
+            _rolled_back(whoami)
+            assert whoami() == (outside, "")
+        assert prepared.rows("SELECT current_user::text", ()) == [("gpuaas_app",)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_every_way_to_the_database_is_in_scope_from_its_first_statement() -> None:
+    mine, other = tenant("mine"), tenant("other")
+    ours = "SELECT slug FROM tenants_tenant ORDER BY slug"
+    for first in (
+        lambda: [row[0] for row in prepared.rows(ours, ())],
+        lambda: [t.slug for t in Tenant.objects.order_by("slug").iterator()],
+        lambda: list(Tenant.objects.raw("SELECT * FROM tenants_tenant")),
+        lambda: _many(ours),
+    ):
+        with platform_scope():
+            pass
+        with tenant_scope(mine.pk):
+            with platform_scope():
+                pass
+            assert len(first()) == 1
+            with platform_scope():
+                assert len(first()) == 2
+            assert len(first()) == 1
+    assert {t.slug for t in Tenant.objects.all()} == {mine.slug, other.slug}
+
+
+def _many(sql: str) -> list[str]:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(sql)
+        return [row[0] for row in cursor.fetchall()]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_scope_in_a_longer_transaction_ends_with_itself() -> None:
+    mine, other = tenant("mine"), tenant("other")
+    outside = whoami()[0]
+    with transaction.atomic():
+        with tenant_scope(mine.pk):
+            with tenant_scope(other.pk):
+                assert whoami() == ("gpuaas_app", str(other.pk))
+            assert whoami() == ("gpuaas_app", str(mine.pk))
+        assert whoami() == (outside, "")
+        with pytest.raises(DatabaseError), transaction.atomic(), tenant_scope(mine.pk):
+            Project.objects.create(tenant=other, name="planted", slug="planted")
+        assert whoami() == (outside, "")
+
+
 @pytest.mark.django_db(transaction=True)
 def test_platform_scope_ends_inside_the_tenants_scope_also_when_it_fails() -> None:
     mine = tenant("mine")
@@ -113,3 +185,15 @@ def test_scopes_of_two_threads_do_not_mix() -> None:
     for thread in threads:
         thread.join()
     assert seen == {"a": ["a"] * 20, "b": ["b"] * 20}
+
+
+def test_nothing_but_the_scope_and_prepared_statements_uses_the_drivers_connection() -> None:
+    past_the_gate = re.compile(r"connection\.connection\b|\.(?:copy|stream|callproc)\(\s*[\"f]")
+    apps = ("gpuaas", "tenants", "admission", "placement", "runtime_enforcement")
+    found = {
+        path.relative_to(CHECKOUT).as_posix()
+        for app in apps
+        for path in (CHECKOUT / app).rglob("*.py")
+        if past_the_gate.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == {"gpuaas/kernel/prepared.py", "gpuaas/kernel/scope.py"}
