@@ -57,8 +57,12 @@ def answer(
         if isinstance(response, Response):
             body = b"" if response.data is None else JSONRenderer().render(response.data)
             headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response}
-            headers["Content-Type"] = response.content_type or "application/json"
+            headers["Content-Type"] = response.content_type or JSONRenderer.media_type
             use.store(response.status_code, headers, body)
+            if body:
+                # What is kept is what is sent: it counts as rendered.
+                response.headers["Content-Type"] = headers["Content-Type"]
+                response.content = body
         return response
 
 

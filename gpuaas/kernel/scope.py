@@ -7,16 +7,15 @@ role for a block and drop again.
 
 Role and tenant travel just before the first statement that needs them, not at the block's
 edge: two lifts with nothing between them cost no round trip. Every way to the database goes
-past ``settle``: Django's cursors through a wrapper, prepared statements by themselves. What a
-rollback to a savepoint leaves is not remembered but set again.
+past the gate of its connection: Django's cursors through a wrapper, prepared statements by
+``settle``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -39,53 +38,82 @@ def current_tenant() -> UUID | None:
     return _tenant.get()
 
 
-@dataclass(slots=True)
-class _Session:
-    """What the database has been told in this transaction. ``known`` is False after a rollback
-    to a savepoint, which took some of it back."""
+class _Gate:
+    """What one connection was told and what it is to be told, in the outermost scope of a
+    transaction. It belongs to the connection, not to a context or a thread's memory, so that a
+    statement's scope is the one of the connection that carries it."""
 
-    told: UUID | None = None
-    known: bool = True
+    def __init__(self) -> None:
+        self.wanted: UUID | None = None
+        self._told: UUID | None = None
+        self._known = True
+        self._reading = False
+
+    def __call__(
+        self,
+        execute: Callable[..., Any],
+        sql: Any,
+        params: Any,
+        many: bool,
+        context: Mapping[str, Any],
+    ) -> Any:
+        """Around every statement of Django's cursors: the scope first.
+
+        Savepoints need no role. One that is rolled back to takes settings back with it: what
+        was told counts as unknown then.
+        """
+        command = str(sql).lstrip()[:12].upper()
+        if command.startswith("ROLLBACK"):
+            self._known = False
+            done = execute(sql, params, many, context)
+            self.turn(self.wanted)
+            return done
+        if not command.startswith(("SAVEPOINT", "RELEASE")):
+            self.settle()
+            if getattr(context["cursor"], "name", None):
+                # A cursor that the server keeps reads on, past any gate, with what is set then.
+                self._reading = True
+        return execute(sql, params, many, context)
+
+    def turn(self, tenant_id: UUID | None) -> None:
+        """From now on statements are this tenant's, or the platform's."""
+        self.wanted = tenant_id
+        if self._reading and _restorable():
+            self.settle()
+
+    def settle(self) -> None:
+        """Tell the database whose statement comes next, if it has not been told.
+
+        Raises what a statement raises in a broken transaction.
+        """
+        wanted = self.wanted
+        if self._known and self._told == wanted:
+            return
+        connection.ensure_connection()
+        connection.validate_no_broken_transaction()
+        role, tenant = (APP_ROLE, str(wanted)) if wanted else ("none", "")
+        # Whatever stops this halfway, nothing is taken for told.
+        self._known = False
+        # Not through Django's cursor, whose wrapper would come here again.
+        direct: psycopg.Connection[tuple[Any, ...]] = connection.connection
+        with connection.wrap_database_errors, psycopg.RawCursor(direct) as cursor:
+            cursor.execute(_SET, [role, tenant], prepare=True)
+        self._told, self._known = wanted, True
 
 
-_session: ContextVar[_Session | None] = ContextVar("gpuaas_scope_session", default=None)
+def _gate() -> _Gate | None:
+    """The gate of this thread's connection, when a scope is open on it."""
+    return next((one for one in connection.execute_wrappers if isinstance(one, _Gate)), None)
 
 
 def settle() -> None:
-    """Tell the database whose code comes next, if it has not been told. Before any statement.
+    """Before a statement that does not come through Django's cursors: the scope first.
 
     Raises what a statement raises in a broken transaction.
     """
-    session = _session.get()
-    if session is None:
-        return
-    wanted = _tenant.get()
-    if session.known and session.told == wanted:
-        return
-    connection.ensure_connection()
-    connection.validate_no_broken_transaction()
-    role, tenant = (APP_ROLE, str(wanted)) if wanted else ("none", "")
-    # Not through Django's cursor, whose wrapper would come here again.
-    direct: psycopg.Connection[tuple[Any, ...]] = connection.connection
-    with connection.wrap_database_errors, psycopg.RawCursor(direct) as cursor:
-        cursor.execute(_SET, [role, tenant], prepare=True)
-    session.told, session.known = wanted, True
-
-
-def _before(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
-    """Around every statement of Django's cursors: the scope first.
-
-    Savepoints need no role; one that is rolled back to takes settings back with it.
-    """
-    command = str(sql).lstrip()[:12].upper()
-    if command.startswith("ROLLBACK"):
-        session = _session.get()
-        if session is not None:
-            session.known = False
-        return execute(sql, *rest)
-    if not command.startswith(("SAVEPOINT", "RELEASE")):
-        settle()
-    return execute(sql, *rest)
+    gate = _gate()
+    if gate is not None:
+        gate.settle()
 
 
 def _restorable() -> bool:
@@ -97,31 +125,37 @@ def _restorable() -> bool:
 
 
 @contextmanager
-def _switched(tenant_id: UUID | None) -> Iterator[None]:
+def _switched(gate: _Gate | None, tenant_id: UUID | None) -> Iterator[None]:
     token = _tenant.set(tenant_id)
+    before = gate.wanted if gate is not None else None
     try:
+        if gate is not None:
+            gate.turn(tenant_id)
         yield
     finally:
         _tenant.reset(token)
+        if gate is not None:
+            gate.turn(before)
 
 
 @contextmanager
-def _watched() -> Iterator[None]:
-    """The outermost scope of a transaction: statements are watched, and what was there before
-    is there again at its end, also for what the commit itself runs."""
-    if _session.get() is not None:
-        yield
+def _gated() -> Iterator[_Gate]:
+    """The gate of this connection. The outermost scope installs it, and leaves the database as
+    it was found, also for what the commit itself runs."""
+    found = _gate()
+    if found is not None:
+        yield found
         return
-    token = _session.set(_Session())
+    gate = _Gate()
+    wrappers = connection.execute_wrappers
+    wrappers.append(gate)
     try:
-        with connection.execute_wrapper(_before):
-            yield
+        yield gate
+        # After an error the rollback takes the settings back.
+        if _restorable():
+            gate.settle()
     finally:
-        try:
-            if _restorable():
-                settle()
-        finally:
-            _session.reset(token)
+        wrappers.remove(gate)
 
 
 @contextmanager
@@ -132,7 +166,7 @@ def tenant_scope(tenant_id: UUID) -> Iterator[None]:
     that it tells of stay.
     """
     refused: ProductError | None = None
-    with transaction.atomic(), _watched(), _switched(tenant_id):
+    with transaction.atomic(), _gated() as gate, _switched(gate, tenant_id):
         try:
             yield
         except ProductError as error:
@@ -149,5 +183,5 @@ def platform_scope() -> Iterator[None]:
     if _tenant.get() is None:
         yield
         return
-    with _switched(None):
+    with _switched(_gate(), None):
         yield
