@@ -264,6 +264,31 @@ WORKLOADS: list[URLPattern | URLResolver] = [
         workloads.WorkloadPriority.as_view(),
         name="workload-priority",
     ),
+    path(
+        f"{_WORKLOAD}/actions/scale/plan",
+        workloads.WorkloadScalePlan.as_view(),
+        name="workload-scale-plan",
+    ),
+    path(
+        f"{_WORKLOAD}/actions/batch-size/plan",
+        workloads.WorkloadBatchSizePlan.as_view(),
+        name="workload-batch-size-plan",
+    ),
+    path(
+        f"{_WORKLOAD}/actions/sharing/plan",
+        workloads.WorkloadSharingPlan.as_view(),
+        name="workload-sharing-plan",
+    ),
+    path(
+        f"{_WORKLOAD}/actions/placement/plan",
+        workloads.WorkloadPlacementPlan.as_view(),
+        name="workload-placement-plan",
+    ),
+    path(
+        f"{_WORKLOAD}/actions/priority/plan",
+        workloads.WorkloadPriorityPlan.as_view(),
+        name="workload-priority-plan",
+    ),
     path(f"{_WORKLOAD}/actions/stop", workloads.WorkloadStop.as_view(), name="workload-stop"),
 ]
 

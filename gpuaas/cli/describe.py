@@ -171,6 +171,38 @@ def plan(item: Json) -> Iterator[str]:
         yield from explanation(decision)
 
 
+def change_plan(item: Json) -> Iterator[str]:
+    """What a change of a workload would do: what is wanted, taken, released and paid."""
+    currency = str(item.get("currency") or "")
+    before, after = item.get("before") or {}, item.get("after") or {}
+    names = [values.clean(str(one.get("name") or "")) for one in item.get("releases") or []]
+    late = "once the new ones run" if item.get("released_after") else "at once"
+    hour, then = item.get("workload_hour_before_micro"), item.get("workload_hour_after_micro")
+    yield from lines(
+        [
+            *(
+                (
+                    name.replace("_", " ").capitalize(),
+                    f"{values.text(before[name])} -> {values.text(after[name])}",
+                )
+                for name in after
+                if name in before
+            ),
+            ("Placed anew", values.text(item.get("takes"))),
+            ("Released", f"{', '.join(names)}, {late}" if names else ""),
+            ("Waiting", values.text(item.get("waiting")) if item.get("waiting") else ""),
+            (
+                "Workload",
+                ""
+                if hour is None or then is None
+                else f"{values.money(hour, currency)} an hour before, "
+                f"{values.money(then, currency)} after",
+            ),
+        ]
+    )
+    yield from plan(item)
+
+
 def explanation(decision: Json) -> Iterator[str]:
     """A decision trace: the gates in order with their numbers, the choice, and what would help."""
     verdict = values.text(decision.get("verdict"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -40,12 +41,34 @@ class Typed(Protocol):
 W = TypeVar("W", bound=Typed)
 
 
-class PlannedPage(TenantPage, ABC, Generic[W]):
+class LivePage(TenantPage):
+    """A form with what it would do beside it; the part beside it may be asked for alone."""
+
+    form_template: ClassVar[str]
+    plan_template: ClassVar[str]
+
+    def template(self) -> str:
+        """The whole page, or only the plan for a form that follows what is typed."""
+        follows = self.request.headers.get("HX-Request")
+        if follows and not self.request.headers.get("HX-Boosted"):
+            return self.plan_template
+        return self.form_template
+
+    def led(self, act: Callable[[], str]) -> str:
+        """The address of what became of it, or of the refused request that was kept."""
+        try:
+            return act()
+        except errors.ProductError as refused:
+            kept = self.kept(refused)
+            if kept is None:
+                raise
+            return kept
+
+
+class PlannedPage(LivePage, ABC, Generic[W]):
     """A form, the plan for what it says, and the button that sends exactly the plan."""
 
     write_action = "allocations:write"
-    form_template: ClassVar[str]
-    plan_template: ClassVar[str]
 
     @cached_property
     def keys(self) -> list[SshKey]:
@@ -82,10 +105,7 @@ class PlannedPage(TenantPage, ABC, Generic[W]):
         if not request.GET and self.keys:
             mine = [key for key in self.keys if key.user_id == self.user.pk]
             wish = self.with_key(wish, str((mine or self.keys)[0].pk))
-        template = self.form_template
-        if request.headers.get("HX-Request") and not request.headers.get("HX-Boosted"):
-            template = self.plan_template
-        response = self.answer(template, wish)
+        response = self.answer(self.template(), wish)
         patch_vary_headers(response, ["HX-Request"])
         return response
 
@@ -137,14 +157,8 @@ class PlannedPage(TenantPage, ABC, Generic[W]):
             return self.answer(self.form_template, wish, refused, refused.status)
 
     def ask(self, wish: W, project: Project) -> str:
-        """The address of what became of it, or of the refused request that was kept."""
-        try:
-            return self.act(wish, project)
-        except errors.ProductError as refused:
-            kept = self.kept(refused)
-            if kept is None:
-                raise
-            return kept
+        """Do it: the address to go to, also when it was refused and kept."""
+        return self.led(lambda: self.act(wish, project))
 
 
 def bar_of(plan: Plan) -> Bar:

@@ -24,6 +24,7 @@ from gpuaas.portal.views import (
     second_factor,
     session,
     tenant,
+    workload_change,
     workload_new,
     workloads,
 )
@@ -49,7 +50,12 @@ tenant_pages: list[URLPattern | URLResolver] = [
     path("workloads/", workloads.Workloads.as_view(), name="workloads"),
     path("workloads/new/", workload_new.NewWorkload.as_view(), name="workload-new"),
     path("workloads/<uuid:pk>/", workloads.WorkloadPage.as_view(), name="workload"),
-    path("workloads/<uuid:pk>/<slug:verb>/", workloads.WorkloadAct.as_view(), name="workload-act"),
+    path("workloads/<uuid:pk>/stop/", workloads.StopWorkload.as_view(), name="workload-stop"),
+    path(
+        "workloads/<uuid:pk>/<slug:verb>/",
+        workload_change.ChangeWorkload.as_view(),
+        name="workload-act",
+    ),
     path("datasets/", datasets.DataSets.as_view(), name="datasets"),
     path("datasets/<path:name>/retire/", datasets.RetireDataSet.as_view(), name="dataset-retire"),
     path("datasets/<path:name>/", datasets.DataSetPage.as_view(), name="dataset"),

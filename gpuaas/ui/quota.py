@@ -12,7 +12,7 @@ from tenants.snapshots import QuotaState, quota_states
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Use against a limit, in milli-units; ``added`` is what a plan would add.
+    """Use against a limit, in milli-units; ``added`` is what a plan would add, or give back.
 
     The parts of the drawn bar are in thousandths of its width.
     """
@@ -40,17 +40,22 @@ class Bar:
 
     @property
     def _scale(self) -> int:
-        return max(self.limit, self.after, 1)
+        return max(self.limit, self.used, self.after, 1)
 
     @property
     def used_w(self) -> int:
-        """Width of what is used."""
-        return self.used * 1000 // self._scale
+        """Width of what is used and stays so."""
+        return min(self.used, self.after) * 1000 // self._scale
 
     @property
     def added_w(self) -> int:
         """Width of what is added."""
-        return self.after * 1000 // self._scale - self.used_w
+        return max(0, self.after * 1000 // self._scale - self.used_w)
+
+    @property
+    def freed_w(self) -> int:
+        """Width of what is given back."""
+        return self.used * 1000 // self._scale - self.used_w
 
     @property
     def limit_x(self) -> int:

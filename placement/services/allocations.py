@@ -198,17 +198,20 @@ def allocation_plan(
     return plan_of(Ask(tenant_id, project_id, order), actor=actor)
 
 
-def plan_of(ask: Ask, *, actor: Actor) -> Plan:
-    """What an order for one or several allocations would do; its prices are of all together."""
+def plan_of(ask: Ask, *, actor: Actor, takes_capacity: bool = True) -> Plan:
+    """What an order for one or several allocations would do; its prices are of all together.
+
+    Without ``takes_capacity`` it changes what is held already: nothing is looked for or priced.
+    """
     with transaction.atomic(), platform_scope():
         met = look(ask)
-        item = requests.item_of(ask, met, actor=actor)
+        item = requests.item_of(ask, met, actor=actor, takes_capacity=takes_capacity)
         refused = requests.verdict_error(item.verdict, error_for)
         if not item.facts.project_known:
             raise errors.NotFound
         gates = [gate.as_json() for gate in item.verdict.gates]
         options: list[Option] = []
-        if refused is None:
+        if refused is None and takes_capacity:
             options = options_for(item, item.where, limit=2) if item.where is not None else []
             found: Group = [(item, options)] if options else []
             group = requests.group_of(item)
@@ -223,20 +226,23 @@ def plan_of(ask: Ask, *, actor: Actor) -> Plan:
         would_wait = refused is not None and requests.may_wait(
             item, refused, at_capacity=item.verdict.refusal is None
         )
-        ahead_of_it = queued_ahead(item) if would_wait or refused is None else 0
+        queues = takes_capacity and (would_wait or refused is None)
+        ahead_of_it = queued_ahead(item) if queues else 0
     quota = item.authority.quota
     used = quota.used_milli if quota else 0
+    price = item.price_hour_micro * ask.replicas if takes_capacity else 0
+    yes = "It fits now." if takes_capacity else "It can be done now."
     return Plan(
         fits=refused is None,
         code=refused.code if refused else "",
-        detail=refused.detail if refused else "It fits now.",
+        detail=refused.detail if refused else yes,
         sku=item.authority.sku,
         shape=item.authority.shape,
         slots=item.want.slots,
         tier=item.authority.tier,
         image=item.image,
-        price_hour_micro=item.price_hour_micro * ask.replicas,
-        price_month_micro=item.price_hour_micro * ask.replicas * HOURS_A_MONTH,
+        price_hour_micro=price,
+        price_month_micro=price * HOURS_A_MONTH,
         currency=item.authority.currency,
         resource_class=item.authority.resource_class,
         envelope_before_milli=used,

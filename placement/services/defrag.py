@@ -21,7 +21,7 @@ from placement.domain.stranding import Sold
 from placement.models import Defragmentation, DefragPolicy, Node, NodeFamily, Pool
 from placement.services import requests
 from placement.services.nodes import locked, need_reason, refold
-from placement.services.workloads import order_of
+from placement.services.workload_changes import order_of
 from placement.snapshots import Ask, Target, look_many
 from placement.snapshots.movable import Movable, Standing, movable_on, standing_hosts
 from placement.snapshots.stranding import sold_now

@@ -9,8 +9,6 @@ from uuid import UUID
 
 from django.db import transaction
 
-from admission.domain.headroom import Headroom
-from admission.domain.sharing import SharingAnswer, eligible
 from admission.errors import WorkloadStateRefused
 from admission.models import Action, AdmissionRequest, Workload
 from admission.states import RequestState, WorkloadState
@@ -30,22 +28,28 @@ from placement.services.allocations import (
     request_withdraw,
 )
 from placement.services.bundle import Item
-from placement.services.engine import room_for
 from placement.services.intents import (
     intent_change,
     intent_locked,
-    move_of,
     waiting_locked,
 )
 from placement.services.memory import memory_of, whole_number
 from placement.services.moves import release_each, standing_newest, surplus
+from placement.services.workload_changes import (
+    MOST_BATCH,
+    MOST_REPLICAS,
+    Change,
+    batch_size_change,
+    placement_change,
+    priority_change,
+    scale_change,
+    sharing_change,
+)
 from placement.snapshots import Ask, look
 from placement.states import AllocationState
 from tenants.services.tenancy import checked_name
 
 KINDS: Final = {"job": Action.JOB, "service": Action.SERVICE, "model": Action.MODEL}
-MOST_REPLICAS: Final = 1024
-MOST_BATCH: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,35 +178,6 @@ def _set_of(order: WorkloadOrder) -> dict[str, Any]:
     return {name: getattr(order, name) for name in names}
 
 
-def _workload(workload_id: UUID, *, state: str = WorkloadState.ADMITTED) -> Workload:
-    row = Workload.objects.select_related("sku").filter(pk=workload_id).first()
-    if row is None:
-        raise NotFound
-    if row.state != state:
-        raise WorkloadStateRefused(f"The workload is {row.state}.", state=row.state)
-    return row
-
-
-def order_of(row: Workload, **changes: Any) -> AllocationOrder:
-    """The order for one more allocation of a workload, with some members otherwise."""
-    made = AllocationOrder(
-        sku=row.sku.name,
-        slots=row.slots or None,
-        name=row.name,
-        image=row.spec.get("image", ""),
-        ssh_key_ids=tuple(UUID(key) for key in row.spec.get("ssh_keys", [])),
-        zones=tuple(row.spec.get("zones", [])),
-        datasets=tuple(row.spec.get("datasets", [])),
-        storage=tuple(row.spec.get("storage", [])),
-        sharing=row.spec.get("sharing", ""),
-        together=row.spec.get("together", ""),
-        close=row.spec.get("close", ""),
-        apart=row.spec.get("apart", False),
-        own=row.spec.get("own", ""),
-    )
-    return replace(made, **changes)
-
-
 def workload_scale(
     *, workload_id: UUID, replicas: int, actor: Actor, partial: bool = False, wait: bool = False
 ) -> Ticket:
@@ -211,36 +186,18 @@ def workload_scale(
     ``partial`` takes as many as there is room for, at least one. Scaling down releases the
     newest first.
     """
-    whole_number(replicas, "/replicas", MOST_REPLICAS)
-    row = _workload(workload_id)
-    more = replicas - row.replicas
-    if more <= 0:
-        return _scale_down(row, replicas, actor)
+    change = scale_change(
+        workload_id=workload_id, replicas=replicas, actor=actor, partial=partial, wait=wait
+    )
+    if not change.takes_capacity:
+        return _scale_down(change, replicas, actor)
+    row = change.row
 
     def intent(item: Item) -> None:
         _withdraw(row, actor, action=Action.SCALE)
         unchanged(row)
 
-    ask = Ask(
-        row.tenant_id,
-        row.project_id,
-        order_of(row, wait=wait, name=f"{row.name}-r{row.generation}"),
-        action=Action.SCALE,
-        replicas=more,
-        workload_id=row.pk,
-        subject_id=row.pk,
-        more={"kind": row.kind, "replicas_to": replicas, "partial": partial},
-    )
-    if partial and more > 1:
-        with platform_scope():
-            met = look(ask)
-            item = requests.item_of(ask, met, actor=actor)
-            quota = item.facts.quota
-            each = max(1, item.amount_milli)
-            free = quota.free_milli // each if quota else 0
-            most = max(1, min(more, free, room_for(item, more)))
-        ask = replace(ask, replicas=most)
-    return ask_place(ask, actor=actor, intent=intent)
+    return ask_place(change.ask, actor=actor, intent=intent)
 
 
 def _withdraw(row: Workload, actor: Actor, **which: Any) -> None:
@@ -260,68 +217,38 @@ def unchanged(row: Workload) -> Workload:
     return fresh
 
 
-def _scale_down(row: Workload, replicas: int, actor: Actor) -> Ticket:
-    def change(fresh: Workload) -> None:
+def _scale_down(change: Change, replicas: int, actor: Actor) -> Ticket:
+    def fewer(fresh: Workload) -> None:
         _withdraw(fresh, actor, action=Action.SCALE)
         gone = surplus(fresh, replicas)
         if fresh.replicas != replicas:
             intent_change(fresh, {"replicas": replicas}, actor)
         release_each(gone, "scaled down", actor)
 
-    return _decide(row, Action.SCALE, actor, change, more={"replicas_to": replicas})
+    return _decide(change, actor, fewer)
 
 
-def _decide(
-    row: Workload,
-    action: Action,
-    actor: Actor,
-    change: Callable[[Workload], object],
-    *,
-    more: Mapping[str, Any],
-    order: AllocationOrder | None = None,
-    fits: Headroom | None = None,
-    sharing: SharingAnswer | None = None,
-) -> Ticket:
+def _decide(change: Change, actor: Actor, do: Callable[[Workload], object]) -> Ticket:
     """Admit or refuse a change that takes no capacity: the same gates, the same record."""
-    ask = Ask(
-        row.tenant_id,
-        row.project_id,
-        order or order_of(row),
-        action=action,
-        replicas=row.replicas,
-        workload_id=row.pk,
-        subject_id=row.pk,
-        headroom=fits,
-        sharing=sharing,
-        more={"kind": row.kind, **more},
-    )
+    workload_id = change.row.pk
     with platform_scope():
-        item = requests.item_of(ask, look(ask), actor=actor, takes_capacity=False)
+        item = requests.item_of(change.ask, look(change.ask), actor=actor, takes_capacity=False)
         refused = requests.verdict_error(item.verdict, error_for)
         if refused is None:
             with transaction.atomic():
                 requests.admitted(item)
-                waiting_locked(row.pk)
-                change(intent_locked(row.pk))
-            return Ticket(item.request_id, item.decision_id, None, None, row.pk)
+                waiting_locked(workload_id)
+                do(intent_locked(workload_id))
+            return Ticket(item.request_id, item.decision_id, None, None, workload_id)
         refused = requests.deny(item, refused, at_capacity=False)
     raise refused
 
 
 def workload_batch_size(*, workload_id: UUID, batch_size: int, actor: Actor) -> Ticket:
     """Change the batch size; a model's memory is checked first. Reversible by the same call."""
-    whole_number(batch_size, "/batch_size", MOST_BATCH)
-    row = _workload(workload_id)
-    fits = None
-    if row.kind == "model":
-        fits = memory_of(row.sku.name, row.slots, batch_size, row.spec)
+    change = batch_size_change(workload_id=workload_id, batch_size=batch_size, actor=actor)
     return _decide(
-        row,
-        Action.BATCH_SIZE,
-        actor,
-        lambda fresh: intent_change(fresh, {"batch_size": batch_size}, actor),
-        fits=fits,
-        more={"batch_size": batch_size, "batch_size_before": row.batch_size},
+        change, actor, lambda fresh: intent_change(fresh, {"batch_size": batch_size}, actor)
     )
 
 
@@ -330,34 +257,18 @@ def gpu_sharing(*, workload_id: UUID, mode: str, actor: Actor) -> Ticket:
 
     ``node`` keeps other tenants off the nodes of whatever is placed for it from now on.
     """
-    row = _workload(workload_id)
-    tier = row.tenant.tier
-    answer = eligible(
-        mode,
-        shape=row.sku.shape,
-        tier_isolation=tier.isolation,
-        sku_isolation=row.sku.isolation,
-    )
+    change = sharing_change(workload_id=workload_id, mode=mode, actor=actor)
     return _decide(
-        row,
-        Action.SHARING,
+        change,
         actor,
         lambda fresh: intent_change(fresh, {"spec": {**fresh.spec, "sharing": mode}}, actor),
-        sharing=answer,
-        more={"mode": mode},
     )
 
 
 def workload_priority(*, workload_id: UUID, band: int, actor: Actor) -> Ticket:
     """Change the priority within the tier's band; what waits for the workload is re-ordered."""
-    whole_number(band, "/band", 32_767, least=0)
-    row = Workload.objects.select_related("sku").filter(pk=workload_id).first()
-    if row is None:
-        raise NotFound
-    if row.state not in (WorkloadState.SUBMITTED, WorkloadState.ADMITTED):
-        raise WorkloadStateRefused(f"The workload is {row.state}.", state=row.state)
 
-    def change(fresh: Workload) -> None:
+    def reorder(fresh: Workload) -> None:
         intent_change(fresh, {"band": band}, actor)
         waiting = AdmissionRequest.objects.filter(workload=fresh, state=RequestState.QUEUED)
         for request in waiting.select_for_update(no_key=True):
@@ -366,14 +277,8 @@ def workload_priority(*, workload_id: UUID, band: int, actor: Actor) -> Ticket:
             request.version += 1
             request.save(update_fields=["band", "spec", "version"])
 
-    return _decide(
-        row,
-        Action.PRIORITY,
-        actor,
-        change,
-        order=order_of(row, band=band),
-        more={"band": band, "band_before": row.band},
-    )
+    change = priority_change(workload_id=workload_id, band=band, actor=actor)
+    return _decide(change, actor, reorder)
 
 
 def workload_placement(
@@ -390,32 +295,16 @@ def workload_placement(
     With ``wait`` a move that cannot be made now holds nothing and is made when it can be; a
     newer one replaces it. It moves what stands then, however many that are.
     """
-    row = _workload(workload_id)
-    replicas, moves = move_of(row)
-    if not replicas:
-        raise WorkloadStateRefused("Nothing of the workload stands.", state=row.state)
-    ask = Ask(
-        row.tenant_id,
-        row.project_id,
-        order_of(
-            row,
-            zones=zones,
-            datasets=datasets,
-            wait=wait,
-            name=f"{row.name}-m{row.generation}",
-        ),
-        action=Action.PLACEMENT,
-        replicas=replicas,
-        workload_id=row.pk,
-        subject_id=row.pk,
-        more={"kind": row.kind, **moves},
+    change = placement_change(
+        workload_id=workload_id, actor=actor, zones=zones, datasets=datasets, wait=wait
     )
+    row = change.row
 
     def intent(item: Item) -> None:
         _withdraw(row, actor, action=Action.PLACEMENT)
         unchanged(row)
 
-    return ask_place(ask, actor=actor, intent=intent)
+    return ask_place(change.ask, actor=actor, intent=intent)
 
 
 def workload_stop(*, workload_id: UUID, reason: str, actor: Actor) -> Workload:

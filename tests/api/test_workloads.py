@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admission.models import Workload
+from admission.models import AdmissionRequest, Workload
 from tests.api.client import Caller, caller_of
 from tests.builders import Host, TenantWorld, a_catalogue, a_host, a_tenant
 
@@ -70,6 +70,39 @@ def test_it_is_scaled_changed_and_stopped(caller: Caller) -> None:
     assert stopped.json()["state"] in ("stopping", "ended")
     late = caller.post(f"{path}/actions/scale", {"replicas": 2})
     assert (late.status_code, late.json()["code"]) == (409, "workload_state_refused")
+
+
+def test_each_change_has_a_plan_that_decides_the_same_and_writes_nothing(caller: Caller) -> None:
+    made = caller.post(NEW, {**JOB, "replicas": 2}).json()["workload"]
+    path = f"/workloads/{made['id']}/actions"
+    before = AdmissionRequest.objects.count()
+
+    def plan(verb: str, **body: Any) -> Any:
+        answer = caller.post(f"{path}/{verb}/plan", body)
+        assert answer.status_code == 200, answer.content
+        return answer.json()
+
+    grown = plan("scale", replicas=3)
+    assert (grown["fits"], grown["takes"], grown["before"], grown["after"]) == (
+        True,
+        1,
+        {"replicas": 2},
+        {"replicas": 3},
+    )
+    assert grown["workload_hour_after_micro"] > grown["workload_hour_before_micro"]
+    assert [gate["gate"] for gate in grown["decision"]["gates"]][-1] == "capacity"
+    fewer = plan("scale", replicas=1)
+    assert (fewer["takes"], len(fewer["releases"]), fewer["released_after"]) == (0, 1, False)
+    assert fewer["envelope"]["after"] < fewer["envelope"]["before"]
+    moved = plan("placement", zones=["nowhere"])
+    assert (moved["fits"], moved["decision"]["verdict"]) == (False, "deny")
+    assert len(moved["releases"]) == 2
+    assert plan("batch-size", batch_size=16)["after"] == {"batch_size": 16}
+    assert plan("sharing", mode="shared")["decision"]["code"] == "sharing_not_eligible"
+    best = plan("priority", band=0)["decision"]
+    refused = caller.post(f"{path}/priority", {"band": 0}).json()
+    assert best["code"] == refused["code"]
+    assert AdmissionRequest.objects.count() == before + 1
 
 
 @pytest.mark.parametrize("amount", [-1, 0, 2**63, 1.5, "1e3", True])

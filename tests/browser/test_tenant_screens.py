@@ -62,12 +62,19 @@ def places(scene: Scene) -> list[tuple[str, str]]:
     entitlements.entitlement_grant(
         tenant_id=acme.tenant.pk, sku="v100.slice", reason="contract 17", actor=OPERATOR
     )
+    here = chat.workload_id  # type: ignore[attr-defined]  # a ticket
     plan = "kind=model&name=assistant&sku=v100.slice&slots=1&replicas=2&dataset=imagenet"
     return [
         ("workloads", "/t/acme/workloads/"),
-        ("workload", f"/t/acme/workloads/{chat.workload_id}/"),  # type: ignore[attr-defined]  # a ticket
+        ("workload", f"/t/acme/workloads/{here}/"),
         ("workload-new", "/t/acme/workloads/new/"),
         ("workload-plan", f"/t/acme/workloads/new/?{plan}"),
+        ("workload-scale", f"/t/acme/workloads/{here}/scale/?replicas=4"),
+        ("workload-fewer", f"/t/acme/workloads/{here}/scale/?replicas=1"),
+        ("workload-move", f"/t/acme/workloads/{here}/placement/?zones=eu-1&datasets=imagenet"),
+        ("workload-band", f"/t/acme/workloads/{here}/priority/?band=1"),
+        ("workload-batch", f"/t/acme/workloads/{here}/batch-size/?batch_size=4"),
+        ("workload-share", f"/t/acme/workloads/{here}/sharing/"),
         ("datasets", "/t/acme/datasets/"),
         ("dataset", "/t/acme/datasets/imagenet/"),
         ("decisions", "/t/acme/decisions/"),
@@ -124,9 +131,11 @@ def test_the_plan_follows_the_form_and_is_sent_by_keyboard(
     page.wait_for_url("**/workloads/*-*/")
     assert page.get_by_role("heading", name="by-hand").is_visible()
     assert page.get_by_role("heading", name="The last decision, gate by gate").is_visible()
-    page.get_by_text("Scale…").click()
+    page.get_by_role("link", name="Scale…").click()
     page.get_by_label("Replicas").fill("2")
-    page.get_by_role("button", name="Scale", exact=True).click()
+    page.get_by_label("Replicas").press("Tab")
+    page.wait_for_url("**replicas=2**")
+    page.get_by_role("button", name="Scale for").click()
     page.get_by_text("Admitted. The decision is below.").wait_for()
 
 

@@ -160,6 +160,30 @@ def test_a_dry_run_of_a_workload_submits_nothing(
     assert run("workload", "submit", "chat", *words).exit_code == 2
 
 
+def test_a_dry_run_of_a_change_asks_for_its_plan_and_changes_nothing(
+    run: Run, server: FakeServer
+) -> None:
+    path = f"/workloads/{KEY}/actions/placement"
+    told = {
+        "fits": True,
+        "currency": "USD",
+        "before": {"zones": []},
+        "after": {"zones": ["z2"]},
+        "takes": 2,
+        "releases": [{"id": KEY, "name": "train-1"}],
+        "released_after": True,
+        "waiting": 1,
+        "workload_hour_before_micro": 4_000_000,
+        "workload_hour_after_micro": 4_000_000,
+    }
+    server.on("POST", f"{path}/plan", told)
+    shown = run("workload", "move", KEY, "--zone", "z2", "--dry-run")
+    assert shown.exit_code == 0
+    assert "train-1, once the new ones run" in shown.stdout
+    assert "- -> z2" in shown.stdout
+    assert server.sent("POST", path) == []
+
+
 def test_requests_are_listed_by_how_they_stand(run: Run, server: FakeServer) -> None:
     server.on("GET", "/admission-requests", listing())
     run("request", "list", "--outcome", "no_capacity", "--action", "job.submit")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admission.models import AdmissionRequest, Workload
+from admission.models import Action, AdmissionRequest, Workload
 from placement.models import Allocation
 from tenants.services.datasets import dataset_declare
 from tenants.services.storage import storage_declare
@@ -36,10 +36,21 @@ def made(world: World) -> Workload:
     return Workload.objects.get(name="train")
 
 
-def act(world: World, row: Workload, verb: str, **fields: Any) -> Any:
-    """Send one of the forms of a workload's page."""
-    given = {f"{verb}-{name}": value for name, value in fields.items()}
-    return world.browser().send(world.url(f"workloads/{row.pk}/{verb}/"), given)
+def act(world: World, row: Workload, verb: str, once: str = "b", **fields: Any) -> Any:
+    """Send the plan of one of the ways to change a workload."""
+    fields["once"] = once
+    return world.browser().send(world.url(f"workloads/{row.pk}/{verb}/"), fields)
+
+
+def planned(world: World, row: Workload, verb: str, query: str, role: str = "owner") -> str:
+    """What the plan beside the form says, and that nothing was written for it."""
+    before = (AdmissionRequest.objects.count(), Allocation.objects.count())
+    address = world.url(f"workloads/{row.pk}/{verb}/?{query}")
+    answer = world.browser(role).get(address, headers={"HX-Request": "true"})
+    assert answer.status_code == 200
+    assert (AdmissionRequest.objects.count(), Allocation.objects.count()) == before
+    assert Workload.objects.get(pk=row.pk).generation == row.generation
+    return " ".join(answer.content.decode().split())
 
 
 def test_the_form_offers_kinds_of_storage_and_sends_what_was_chosen(world: World) -> None:
@@ -157,8 +168,89 @@ def test_a_wrong_change_stays_beside_its_form(world: World) -> None:
     row = made(world)
     answer = act(world, row, "scale", replicas="0")
     assert answer.status_code == 400
-    assert 'id="id_scale-replicas_error"' in answer.content.decode()
+    assert 'id="id_replicas_error"' in answer.content.decode()
     assert act(world, row, "explode").status_code == 404
+
+
+def test_more_replicas_are_planned_with_gates_price_and_envelope_before_they_are_asked_for(
+    world: World,
+) -> None:
+    html = planned(world, made(world), "scale", "replicas=3")
+    assert "fits now" in html
+    assert "2 → <strong>3</strong>" in html
+    assert "1 slot of h100.slice" in html
+    assert "<strong>quota</strong>" in html
+    assert "4 → <b>5</b> of 64" in html
+    assert "gpuaas workload scale train --replicas 3" in html
+    assert '<input type="hidden" name="replicas" value="3">' in html
+
+
+def test_fewer_replicas_are_planned_with_what_is_released(world: World) -> None:
+    html = planned(world, made(world), "scale", "replicas=1")
+    assert "can be done now" in html
+    assert "train-2" in html
+    assert "at once; data on their disks is gone" in html
+    assert "The envelope has it back once the cleanup is proven." in html
+
+
+def test_a_plan_that_would_be_refused_says_its_code_and_has_no_button(world: World) -> None:
+    row = made(world)
+    html = planned(world, row, "scale", "replicas=40")
+    assert "refused now" in html
+    assert "sku_unavailable" in html
+    assert "38 allocations asked together, 3 fit now" in html
+    assert 'id="send-plan"' not in html
+    assert "Queue it" in planned(world, row, "scale", "replicas=40&wait=on")
+    partly = planned(world, row, "scale", "replicas=40&partial=on")
+    assert "2 → <strong>5</strong>" in partly
+    act(world, row, "scale", replicas="40", partial="on")
+    assert Workload.objects.get().replicas == 5
+    assert "envelope_exceeded" in planned(world, Workload.objects.get(), "scale", "replicas=100")
+
+
+def test_what_a_plan_says_is_what_the_act_decides(world: World) -> None:
+    row = made(world)
+    html = planned(world, row, "priority", "band=0")
+    assert "band_not_allowed" in html
+    act(world, row, "priority", band="0")
+    assert AdmissionRequest.objects.get(state="denied").code == "band_not_allowed"
+    assert "1 → <strong>200</strong>" in planned(world, row, "priority", "band=200")
+    act(world, row, "priority", band="200", once="c")
+    assert Workload.objects.get().band == 200
+
+
+def test_a_move_is_planned_with_both_places_and_sent_twice_moves_once(world: World) -> None:
+    row = made(world)
+    html = planned(world, row, "placement", "zones=z1")
+    assert "once the new ones run" in html
+    assert "While both places stand, both count" in html
+    first, again = (act(world, row, "placement", zones="z1") for _ in range(2))
+    assert first.headers["Location"] == again.headers["Location"]
+    assert AdmissionRequest.objects.filter(action=Action.PLACEMENT).count() == 1
+
+
+def test_sharing_and_batch_sizes_are_planned_by_the_gates_that_decide_them(world: World) -> None:
+    run(world, kind="model", batch_size="8", **SMALL)
+    row = Workload.objects.get()
+    assert "8 → <strong>16</strong>" in planned(world, row, "batch-size", "batch_size=16")
+    assert "gpu_memory" in planned(world, row, "batch-size", "batch_size=1000000")
+    assert "sharing_not_eligible" in planned(world, row, "sharing", "mode=shared")
+
+
+def test_who_may_only_look_sees_the_plan_and_no_button(world: World) -> None:
+    html = planned(world, made(world), "scale", "replicas=3", role="viewer")
+    assert "may look but not change it" in html
+    assert 'id="send-plan"' not in html
+
+
+def test_a_form_that_cannot_be_understood_names_its_field_beside_the_plan(world: World) -> None:
+    html = planned(world, made(world), "scale", "replicas=1e3")
+    assert "<code>/replicas</code>" in html
+    whole = world.browser().get(
+        world.url(f"workloads/{Workload.objects.get().pk}/scale/?replicas=0")
+    )
+    assert 'id="id_replicas_error"' in whole.content.decode()
+    assert act(world, Workload.objects.get(), "scale", replicas="3", once="").status_code == 400
 
 
 def test_a_move_that_contradicts_its_data_is_refused_with_its_code(world: World) -> None:

@@ -190,6 +190,8 @@ OPTIONAL: dict[str, set[str]] = {
     "placement-terms-detail": TERMS,
     "workload-scale": {"partial"},
     "workload-placement": {"datasets", "wait"},
+    "workload-scale-plan": {"partial"},
+    "workload-placement-plan": {"datasets", "wait"},
     "workload-stop": {"reason"},
     "cohort-list": {"parent", "title"},
     "policy-list": {"unblock"},

@@ -393,6 +393,11 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "workload-sharing": {"mode": "none"},
     "workload-placement": {"zones": ["z1"]},
     "workload-priority": {"band": 200},
+    "workload-scale-plan": {"replicas": 2, "wait": True},
+    "workload-batch-size-plan": {"batch_size": 8},
+    "workload-sharing-plan": {"mode": "none"},
+    "workload-placement-plan": {"zones": ["z1"]},
+    "workload-priority-plan": {"band": 200},
     "workload-stop": {},
     "project-quota": {"limit_milli": None, "reason": "a test"},
     "quota-increase-list": {

@@ -10,11 +10,12 @@ from rest_framework import serializers
 from admission.domain.sharing import MODES
 from admission.states import WorkloadState
 from gpuaas.api.fields import Flag, Id, Input, JsonObject, Output, Paged, Text, Whole
+from gpuaas.api.serializers.allocations import PlanOut
 from gpuaas.api.serializers.common import Named, OwnField
 from placement.domain.sets import LEVELS
-from placement.services.workloads import KINDS, MOST_BATCH, MOST_REPLICAS
+from placement.services.workload_changes import MOST_BAND, MOST_BATCH, MOST_REPLICAS
+from placement.services.workloads import KINDS
 
-BANDS = 32_767
 MOST_SPEC_BYTES = 16_384
 
 
@@ -84,7 +85,7 @@ class WorkloadIn(Input):
         help_text="Whether the platform may move its replicas to make room: the new one runs "
         "before the old one is released. Of a job, spec.checkpoint_s says how much work is kept.",
     )
-    band = Whole(min_value=0, max_value=BANDS, required=False, allow_null=True, default=None)
+    band = Whole(min_value=0, max_value=MOST_BAND, required=False, allow_null=True, default=None)
     batch_size = Whole(
         min_value=1, max_value=MOST_BATCH, required=False, allow_null=True, default=None
     )
@@ -124,7 +125,33 @@ class PlacementIn(Input):
 class PriorityIn(Input):
     """How urgent it is; 0 goes first."""
 
-    band = Whole(min_value=0, max_value=BANDS)
+    band = Whole(min_value=0, max_value=MOST_BAND)
+
+
+class Released(Output):
+    """An allocation that a change would release."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+
+
+class ChangePlanOut(PlanOut):
+    """What a change of a workload would decide, take, release and cost; nothing has changed."""
+
+    before = JsonObject(help_text="What is wanted now, of what the change is about.")
+    after = JsonObject(help_text="What would be wanted.")
+    takes = serializers.IntegerField(help_text="Allocations placed anew.")
+    releases = Released(many=True)
+    released_after = serializers.BooleanField(
+        help_text="Whether they are released only once the new ones run."
+    )
+    waiting = serializers.IntegerField(
+        help_text="Requests that wait for the workload and are replaced, or ordered anew."
+    )
+    workload_hour_before_micro = serializers.IntegerField(
+        help_text="Price of an hour of all that stands of the workload."
+    )
+    workload_hour_after_micro = serializers.IntegerField()
 
 
 class WorkloadOut(Output):

@@ -24,8 +24,10 @@ from gpuaas.api.views.projects import project_named
 from gpuaas.kernel.errors import NotFound
 from placement import selectors
 from placement.models import Allocation
+from placement.services import workload_changes as changes
 from placement.services import workloads as service
 from placement.services.allocations import Ticket
+from placement.services.workload_changes import Change, ChangePlan, change_plan
 from placement.states import AllocationState
 
 
@@ -221,10 +223,36 @@ class WorkloadStop(TenantView):
         return Response(workload_shown(workload_of(self, workload_id)), status=202)
 
 
+def plan_of_change(view: TenantView, found: ChangePlan) -> dict[str, Any]:
+    """A change's plan over the wire."""
+    shown = plan_shown(view, found.plan) | {
+        "before": dict(found.before),
+        "after": dict(found.after),
+        "takes": found.takes,
+        "releases": [{"id": pk, "name": name} for pk, name in found.releases],
+        "released_after": found.released_after,
+        "waiting": found.waiting,
+        "workload_hour_before_micro": found.hour_before_micro,
+        "workload_hour_after_micro": found.hour_after_micro,
+    }
+    return dict(wire.ChangePlanOut(shown).data)
+
+
 class WorkloadAction(TenantView):
     """One change of a workload, decided by the same gates as its creation."""
 
     key_required = True
+
+
+class WorkloadActionPlan(TenantView):
+    """What one change of a workload would do."""
+
+    remembers = False
+
+
+def _given(body: type[Input], request: Request) -> dict[str, Any]:
+    given = body.read(request.data)
+    return given | {n: tuple(given[n]) for n in ("zones", "datasets") if n in given}
 
 
 def _action(
@@ -244,10 +272,7 @@ def _action(
     )
     def post(self: WorkloadAction, request: Request, workload_id: UUID) -> Response:
         """Decide, and make the change."""
-        given = body.read(request.data)
-        for name in ("zones", "datasets"):
-            if name in given:
-                given[name] = tuple(given[name])
+        given = _given(body, request)
         row = workload_of(self, workload_id)
         ticket = change(workload_id=row.pk, actor=self.actor, **given)
         return ticket_response(self, ticket, row.pk)
@@ -256,38 +281,47 @@ def _action(
     return type(name, (WorkloadAction,), {"post": post, "__doc__": f"{summary}."})
 
 
-WorkloadScale = _action(
-    "scale",
-    service.workload_scale,
-    wire.ScaleIn,
-    "Run more or fewer replicas",
-    examples.SCALE,
-)
-WorkloadBatchSize = _action(
-    "batch_size",
-    service.workload_batch_size,
-    wire.BatchSizeIn,
-    "Change the batch size",
-    examples.BATCH_SIZE,
-)
-WorkloadSharing = _action(
-    "sharing",
-    service.gpu_sharing,
-    wire.SharingIn,
-    "Say how its GPUs may be shared",
-    examples.SHARING,
-)
-WorkloadPlacement = _action(
-    "placement",
-    service.workload_placement,
-    wire.PlacementIn,
-    "Move it: new places first",
-    examples.PLACEMENT,
-)
-WorkloadPriority = _action(
-    "priority",
-    service.workload_priority,
-    wire.PriorityIn,
-    "Change its priority",
-    examples.PRIORITY,
-)
+def _action_plan(
+    verb: str,
+    asked: Callable[..., Change],
+    body: type[Input],
+    summary: str,
+    shown: list[OpenApiExample],
+) -> type[WorkloadActionPlan]:
+    summary = f"What would be decided: {summary[0].lower()}{summary[1:]}"
+
+    @extend_schema(
+        operation_id=f"workload_{verb}_plan",
+        tags=["workloads"],
+        summary=summary,
+        request=body,
+        responses=wire.ChangePlanOut,
+        examples=shown,
+    )
+    def post(self: WorkloadActionPlan, request: Request, workload_id: UUID) -> Response:
+        """Decide, look for room, and say what is taken, released and paid, changing nothing."""
+        given = _given(body, request)
+        row = workload_of(self, workload_id)
+        plan = change_plan(asked(workload_id=row.pk, actor=self.actor, **given), actor=self.actor)
+        return Response(plan_of_change(self, plan))
+
+    name = f"Workload{verb.title().replace('_', '')}Plan"
+    return type(name, (WorkloadActionPlan,), {"post": post, "__doc__": f"{summary}."})
+
+
+_SCALE = (wire.ScaleIn, "Run more or fewer replicas", examples.SCALE)
+_BATCH_SIZE = (wire.BatchSizeIn, "Change the batch size", examples.BATCH_SIZE)
+_SHARING = (wire.SharingIn, "Say how its GPUs may be shared", examples.SHARING)
+_PLACEMENT = (wire.PlacementIn, "Move it: new places first", examples.PLACEMENT)
+_PRIORITY = (wire.PriorityIn, "Change its priority", examples.PRIORITY)
+
+WorkloadScale = _action("scale", service.workload_scale, *_SCALE)
+WorkloadBatchSize = _action("batch_size", service.workload_batch_size, *_BATCH_SIZE)
+WorkloadSharing = _action("sharing", service.gpu_sharing, *_SHARING)
+WorkloadPlacement = _action("placement", service.workload_placement, *_PLACEMENT)
+WorkloadPriority = _action("priority", service.workload_priority, *_PRIORITY)
+WorkloadScalePlan = _action_plan("scale", changes.scale_change, *_SCALE)
+WorkloadBatchSizePlan = _action_plan("batch_size", changes.batch_size_change, *_BATCH_SIZE)
+WorkloadSharingPlan = _action_plan("sharing", changes.sharing_change, *_SHARING)
+WorkloadPlacementPlan = _action_plan("placement", changes.placement_change, *_PLACEMENT)
+WorkloadPriorityPlan = _action_plan("priority", changes.priority_change, *_PRIORITY)

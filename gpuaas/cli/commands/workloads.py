@@ -21,6 +21,7 @@ from gpuaas.cli.commands.allocations import (
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import WORKLOAD
 from gpuaas.cli.listing import All, Limit, State, show_list
+from gpuaas.cli.output import Kind
 from gpuaas.cli.problems import Json
 from gpuaas.cli.session import Session, kind_path, strip_kind
 from gpuaas.cli.values import json_object_in
@@ -37,6 +38,11 @@ Spec = Annotated[
     str, typer.Option("--spec", help="JSON file; a model's figures under 'model'.", metavar="FILE")
 ]
 LEVELS = "fabric, rack, block or zone"
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Only show what would be decided, taken, released and paid."),
+]
+CHANGE_PLAN = Kind("plan", (), key="workload")
 Replicas = Annotated[int, typer.Option("--replicas", min=1, help="How many of it.")]
 
 
@@ -153,8 +159,13 @@ def _submitting(workload: typer.Typer) -> None:
 
 
 def _acting(workload: typer.Typer) -> None:
-    def act(session: Session, name: str, verb: str, body: Json) -> None:
-        ticket = session.client.post(f"{_path(session, name)}/actions/{verb}", body)
+    def act(session: Session, name: str, verb: str, body: Json, *, dry_run: bool) -> None:
+        path = f"{_path(session, name)}/actions/{verb}"
+        if dry_run:
+            plan = session.client.post(f"{path}/plan", body)
+            session.out.item(CHANGE_PLAN, {"workload": name, **plan}, describe.change_plan)
+            return
+        ticket = session.client.post(path, body)
         session.out.item(WORKLOAD, ticket["workload"], describe.anything)
 
     @command(workload, "scale")
@@ -166,6 +177,7 @@ def _acting(workload: typer.Typer) -> None:
             bool, typer.Option("--partial", help="As many as there is room for.")
         ] = False,
         queue: Queue = False,
+        dry_run: DryRun = False,
     ) -> None:
         """Run more or fewer replicas."""
         act(
@@ -173,6 +185,7 @@ def _acting(workload: typer.Typer) -> None:
             name,
             "scale",
             {"replicas": replicas, "partial": partial, "wait": queue},
+            dry_run=dry_run,
         )
 
     @command(workload, "batch-size")
@@ -180,18 +193,20 @@ def _acting(workload: typer.Typer) -> None:
         session: Session,
         name: Reference,
         size: Annotated[int, typer.Argument(metavar="SIZE", min=1)],
+        dry_run: DryRun = False,
     ) -> None:
         """Change the batch size; a model's memory is checked first."""
-        act(session, name, "batch-size", {"batch_size": size})
+        act(session, name, "batch-size", {"batch_size": size}, dry_run=dry_run)
 
     @command(workload, "sharing")
     def workload_sharing(
         session: Session,
         name: Reference,
-        mode: Annotated[str, typer.Argument(metavar="none|shared|mig")],
+        mode: Annotated[str, typer.Argument(metavar="none|shared|mig|node")],
+        dry_run: DryRun = False,
     ) -> None:
         """Say how its GPUs may be shared, as far as its tier and SKU allow it."""
-        act(session, name, "sharing", {"mode": mode})
+        act(session, name, "sharing", {"mode": mode}, dry_run=dry_run)
 
     @command(workload, "move")
     def workload_move(
@@ -200,19 +215,21 @@ def _acting(workload: typer.Typer) -> None:
         zone: Zones = None,
         dataset: DataSets = None,
         queue: Queue = False,
+        dry_run: DryRun = False,
     ) -> None:
         """Move it: all new places are claimed before the old ones are released."""
         body = {"zones": zone or [], "datasets": dataset or [], "wait": queue}
-        act(session, name, "placement", body)
+        act(session, name, "placement", body, dry_run=dry_run)
 
     @command(workload, "priority")
     def workload_priority(
         session: Session,
         name: Reference,
         band: Annotated[int, typer.Argument(metavar="BAND", min=0, help="0 goes first.")],
+        dry_run: DryRun = False,
     ) -> None:
         """Change its priority within the tier's band; what waits is re-ordered."""
-        act(session, name, "priority", {"band": band})
+        act(session, name, "priority", {"band": band}, dry_run=dry_run)
 
     @command(workload, "stop")
     def workload_stop(

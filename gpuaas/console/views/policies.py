@@ -10,6 +10,7 @@ from uuid import UUID
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import ValidationError
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -18,7 +19,7 @@ from admission.domain.policy import SAMPLE as FACTS
 from admission.domain.policy import TestResult
 from admission.models import Action, Decision, PolicyRule
 from admission.services import policies
-from admission.states import POLICY
+from admission.states import POLICY, PolicyState
 from gpuaas.console.actions import Offered
 from gpuaas.console.acts import Act, ReasonForm
 from gpuaas.console.pages import ConsolePage
@@ -100,10 +101,21 @@ class Policies(ConsolePage):
     ) -> HttpResponse:
         """The page with this form, and how its tests go once that is known."""
         rows = PolicyRule.objects.order_by("name", "-rule_version")
+        state, action = (self.request.GET.get(name, "") for name in ("state", "action"))
+        if state in PolicyState.values:
+            rows = rows.filter(state=state)
+        if action in Action.values:
+            # A rule that names no action is asked of every one.
+            rows = rows.filter(Q(actions=[]) | Q(actions__contains=[action]))
         return self.page(
             "console/policies.html",
             status=status,
             policies=list(rows[:SHOWN]),
+            state=state,
+            states=[("", "all"), *((s, s.replace("_", "-")) for s in PolicyState.values)],
+            action=action,
+            actions=Action.values,
+            filtered=state in PolicyState.values or action in Action.values,
             form=form,
             facts=json.dumps(FACTS, indent=1),
             results=results,
