@@ -10,8 +10,7 @@ from django.core.exceptions import ValidationError
 from django.utils.datastructures import MultiValueDict
 
 from gpuaas.console.actions import Offered
-
-LONGEST_REASON = 500
+from gpuaas.ui.forms import LONGEST_REASON
 
 
 class Again(Exception):

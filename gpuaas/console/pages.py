@@ -14,6 +14,7 @@ from django.urls import reverse
 from gpuaas.config import Config
 from gpuaas.console.actions import Offered
 from gpuaas.console.acts import SeenForm
+from gpuaas.console.permissions import PAGES
 from gpuaas.kernel import errors
 from gpuaas.ui.forms import refuse
 from gpuaas.ui.frame import Frame, Link, Section, with_current
@@ -46,7 +47,7 @@ def _overrides_asked() -> int:
 class ConsolePage(OperatorView):
     """A page of the console; it sees every tenant."""
 
-    read_action = "operator:read"
+    pages = PAGES
 
     def attempt(self, form: forms.Form, act: Callable[[dict[str, Any]], object]) -> bool:
         """Whether the form was right and ``act`` went through; if not, the form says why.

@@ -12,6 +12,7 @@ from admission.states import RequestState
 from gpuaas.config import Config
 from gpuaas.kernel.errors import NotFound, ProductError
 from gpuaas.kernel.scope import platform_scope
+from gpuaas.portal.permissions import PAGES
 from gpuaas.ui.frame import Frame, Link, Section, with_current
 from gpuaas.ui.pages import TenantView
 from placement.selectors import Offer, offer_list
@@ -24,6 +25,8 @@ _ENVIRONMENT = "demo" if Config.from_env().demo else ""
 
 class TenantPage(TenantView):
     """A page of the portal."""
+
+    pages = PAGES
 
     @cached_property
     def projects(self) -> tuple[Project, ...]:

@@ -68,8 +68,6 @@ class LivePage(TenantPage):
 class PlannedPage(LivePage, ABC, Generic[W]):
     """A form, the plan for what it says, and the button that sends exactly the plan."""
 
-    write_action = "allocations:write"
-
     @cached_property
     def keys(self) -> list[SshKey]:
         """The tenant's public keys."""

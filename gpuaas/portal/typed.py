@@ -9,6 +9,8 @@ from django.http import QueryDict
 from gpuaas.kernel import errors
 
 MOST_KEYS = 20
+DIGITS = 20
+"""How much of a number is read at all: more is out of every range."""
 
 
 def wrong(pointer: str, code: str, detail: str) -> errors.InvalidRequest:
@@ -19,16 +21,27 @@ def wrong(pointer: str, code: str, detail: str) -> errors.InvalidRequest:
 
 
 def word(given: QueryDict, name: str, most: int = 120) -> str:
-    """One field's text, cut to what is understood at all."""
-    return given.get(name, "").strip()[:most]
+    """One field's text, kept up to one character more than is taken: ``held`` refuses that."""
+    return given.get(name, "").strip()[: most + 1]
 
 
-def number(text: str, pointer: str, what: str = "a whole number") -> int | None:
-    """A whole number, or None for nothing. Raises InvalidRequest naming the field."""
+def held(text: str, pointer: str, most: int = 120) -> str:
+    """The text, if it is short enough. Raises InvalidRequest naming the field."""
+    if len(text) > most:
+        raise wrong(pointer, "too_long", f"at most {most} characters")
+    return text
+
+
+def number(
+    text: str, pointer: str, what: str = "a whole number", *, least: int = 1, most: int
+) -> int | None:
+    """A whole number within bounds, or None for nothing. Raises InvalidRequest naming the field."""
     if not text:
         return None
     if not text.isascii() or not text.isdigit():
         raise wrong(pointer, "not_a_number", what)
+    if not least <= int(text[:DIGITS]) <= most or len(text) > DIGITS:
+        raise wrong(pointer, "out_of_range", f"{what} from {least} to {most}")
     return int(text)
 
 

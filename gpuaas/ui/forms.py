@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from django import forms
+from django.http import HttpRequest
 
-from gpuaas.kernel.errors import ProductError
+from gpuaas.kernel.errors import FieldError, InvalidRequest, ProductError
+
+LONGEST_REASON = 500
 
 
 def refuse(form: forms.Form, error: ProductError) -> None:
@@ -17,3 +20,14 @@ def refuse(form: forms.Form, error: ProductError) -> None:
             named = True
     if not named:
         form.add_error(None, f"{error.detail.rstrip('.')}. {error.unblock} ({error.code})")
+
+
+def text_in(request: HttpRequest, name: str = "reason", most: int = LONGEST_REASON) -> str:
+    """One text of a form that was sent. Raises InvalidRequest naming it where it is too long."""
+    text = request.POST.get(name, "").strip()
+    if len(text) > most:
+        detail = f"at most {most} characters, not {len(text)}"
+        raise InvalidRequest(
+            f"{name}: {detail}.", errors=(FieldError(f"/{name}", "too_long", detail),)
+        )
+    return text

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.contrib.auth.views import redirect_to_login
@@ -19,6 +20,7 @@ from gpuaas.kernel import errors
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.scope import tenant_scope
 from gpuaas.ui.frame import Crumb, Frame
+from gpuaas.ui.needs import NOBODY, Needs
 from tenants.domain.roles import may
 from tenants.errors import BreakGlassReadOnly, SecondFactorNeeded
 from tenants.models import BreakGlass, Tenant, User
@@ -33,8 +35,19 @@ class SignedInView(View):
     user: User
     actor: Actor
     request: HttpRequest
-    read_action = ""
-    write_action = ""
+    pages: ClassVar[Mapping[str, Needs]] = {}
+    """What each page of this place needs, by the name of its address."""
+
+    @property
+    def needs(self) -> Needs:
+        """What this page needs of its reader; one that the table does not name admits nobody."""
+        match = self.request.resolver_match
+        return self.pages.get((match.url_name if match else "") or "", NOBODY)
+
+    @property
+    def write_action(self) -> str:
+        """The action that the page's forms need; empty where it has none."""
+        return self.needs.write
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Find the reader, then answer."""
@@ -56,7 +69,8 @@ class SignedInView(View):
     def guarded(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer, turning a product's error into its page. Runs inside the scope."""
         try:
-            self.check_may(self.write_action if request.method == "POST" else self.read_action)
+            self.check_may(self.needs.write if request.method == "POST" else self.needs.read)
+            check_text(request, kwargs)
             return super().dispatch(request, *args, **kwargs)
         except errors.ProductError as error:
             return self.error_page(error)
@@ -164,6 +178,20 @@ class OperatorView(SignedInView):
             back = urlencode({"next": page})
             return redirect(f"{reverse('portal:second-factor')}?{back}")
         return super().error_page(error)
+
+
+def check_text(request: HttpRequest, address: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest for a NUL, which is no text to be kept; NotFound in an address."""
+    if any("\0" in str(part) for part in address.values()):
+        raise errors.NotFound
+    for name, values in (*request.GET.lists(), *request.POST.lists()):
+        if any("\0" in text for text in (name, *values)):
+            field = name.replace("\0", "")
+            detail = "a NUL character is no text"
+            raise errors.InvalidRequest(
+                f"{field}: {detail}.",
+                errors=(errors.FieldError(f"/{field}", "bad_format", detail),),
+            )
 
 
 def request_id(request: HttpRequest) -> str:

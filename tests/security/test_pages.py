@@ -1,4 +1,4 @@
-"""Who may open every page?  What the views declare, held against a file for a reviewer.
+"""Who may open every page?  What the two tables say, held against a file for a reviewer.
 
 After an intended change: ``WRITE_MATRIX=1 pytest tests/security/test_pages.py``.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from gpuaas.portal.doors import DOORS, EVERY_MEMBER
+from gpuaas.ui.needs import NOBODY
 from gpuaas.ui.pages import OperatorView, SignedInView, TenantView
 from tenants.domain import roles
 
@@ -50,7 +51,8 @@ def rule(name: str, view: type | None, method: str) -> str:
         return f"door: {DOORS[name]}"
     if view is None or not issubclass(view, SignedInView):
         return ""
-    action = view.write_action if method == "POST" else view.read_action
+    needs = view.pages.get(name.partition(":")[2], NOBODY)
+    action = needs.write if method == "POST" else needs.read
     if issubclass(view, OperatorView):
         return f"operator, {action}" if action in roles.OPERATOR_ACTIONS else ""
     if not issubclass(view, TenantView):

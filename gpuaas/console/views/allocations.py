@@ -13,6 +13,7 @@ from django.urls import reverse
 from gpuaas.console.actions import ANSWERS, allocation_actions, allocation_run
 from gpuaas.console.pages import ConsolePage, in_words
 from gpuaas.kernel import errors
+from gpuaas.ui.forms import text_in
 from gpuaas.ui.four import sides_of
 from gpuaas.ui.frame import Crumb
 from gpuaas.ui.paging import cursor_at, part_of, position_of
@@ -60,7 +61,6 @@ class Allocations(ConsolePage):
 class OneAllocation(ConsolePage):
     """What pages about one allocation share."""
 
-    write_action = "cleanup:write"
     name = ""
 
     def crumbs(self) -> tuple[Crumb, ...]:
@@ -121,6 +121,6 @@ class ActOnAllocation(OneAllocation):
             raise errors.NotFound
         if action in ANSWERS:
             self.check_may("overrides:write")
-        run(row.pk, request.POST.get("reason", "").strip()[:500], self.actor)
+        run(row.pk, text_in(request), self.actor)
         messages.success(request, f"{row.name}: {action.replace('-', ' ')} done.")
         return redirect("console:allocation", row.pk)

@@ -120,8 +120,6 @@ def _act(offer: Offered, pk: UUID, sent: Sent) -> Act:
 class Inbox(ConsolePage):
     """The inbox."""
 
-    write_action = "tenants:write"
-
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
         return (Crumb("Approvals"),)
@@ -262,8 +260,6 @@ class Approvals(Inbox):
 
 class Answer(Inbox):
     """Approve or reject one thing that waits; each kind of answer needs its own action."""
-
-    write_action = "cleanup:write"
 
     def post(self, request: HttpRequest, action: str, pk: UUID) -> HttpResponse:
         """Do it with the reason given, or say what is wrong beside the field."""

@@ -52,8 +52,6 @@ class Windows(ConsolePage):
 class Open(ConsolePage):
     """Open a window into a tenant."""
 
-    read_action = "break_glass:write"
-    write_action = "break_glass:write"
     tenant: Tenant
 
     def crumbs(self) -> tuple[Crumb, ...]:
@@ -100,8 +98,6 @@ class Open(ConsolePage):
 
 class End(ConsolePage):
     """Close a window."""
-
-    write_action = "break_glass:write"
 
     def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Close it before its time."""

@@ -59,8 +59,6 @@ class LimitsForm(SeenForm):
 class Cohorts(ConsolePage):
     """The tree as a picture and as tables, and the form of another cohort."""
 
-    write_action = "tenants:write"
-
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
         return (Crumb("Cohorts"),)
@@ -104,7 +102,6 @@ class Cohorts(ConsolePage):
 class CohortBoard(ConsolePage):
     """One cohort: who is in it, what they share, its limits."""
 
-    write_action = "tenants:write"
     title = ""
 
     def crumbs(self) -> tuple[Crumb, ...]:

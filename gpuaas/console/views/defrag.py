@@ -67,8 +67,6 @@ class PolicyForm(ReasonForm):
 class Defrag(ConsolePage):
     """The plan for what is wanted, before and after, and the runs so far."""
 
-    write_action = "nodes:write"
-
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
         return (Crumb("Make room"),)
@@ -143,7 +141,6 @@ class Defrag(ConsolePage):
 class DefragPolicyPage(ConsolePage):
     """One pool's policy."""
 
-    write_action = "nodes:write"
     pool_name = ""
 
     def crumbs(self) -> tuple[Crumb, ...]:

@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import errors
+from gpuaas.ui.forms import text_in
 from gpuaas.ui.frame import Crumb
 from gpuaas.ui.paging import part_of
 from placement.domain.drift import ACTORS, KINDS
@@ -27,8 +28,6 @@ REMOVABLE = frozenset({"released_but_present", "vm_missing"})
 
 class Drifts(ConsolePage):
     """The list, by state, kind and who acts; and what the breaker holds."""
-
-    write_action = "nodes:write"
 
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
@@ -64,11 +63,9 @@ class Drifts(ConsolePage):
 class ActOnDrift(ConsolePage):
     """Decide about one difference, or about one held action."""
 
-    write_action = "nodes:write"
-
     def post(self, request: HttpRequest, pk: UUID, action: str) -> HttpResponse:
         """Do it with the reason given, and go back to the list."""
-        reason = request.POST.get("reason", "").strip()[:500]
+        reason = text_in(request)
         if action == "accept":
             drift_accept(drift_id=pk, reason=reason, actor=self.actor)
         elif action == "remove":

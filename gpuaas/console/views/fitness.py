@@ -8,6 +8,7 @@ from django.shortcuts import redirect
 
 from gpuaas.console.views.nodes import OneNode
 from gpuaas.kernel import errors
+from gpuaas.ui.forms import text_in
 from placement.selectors import node_named
 from placement.services import evidence as service
 from placement.services.health import health_lift
@@ -19,20 +20,20 @@ class ActOnFitness(OneNode):
     def post(self, request: HttpRequest, name: str) -> HttpResponse:
         """Do it with the reason given, and go back to the node."""
         node = node_named(name)
-        reason = request.POST.get("reason", "").strip()[:500]
-        shape = request.POST.get("capability", "")[:20]
+        reason = text_in(request)
+        shape = text_in(request, "capability", 20)
         action = request.POST.get("do", "")
         if action == "promote":
             service.node_promote(node_id=node.pk, capability=shape, reason=reason, actor=self.actor)
         elif action == "demote":
             service.node_demote(node_id=node.pk, capability=shape, reason=reason, actor=self.actor)
         elif action == "burn-in":
-            verdict = request.POST.get("verdict", "")[:8]
+            verdict = text_in(request, "verdict", 8)
             service.evidence_give(
                 node_id=node.pk, check="burn_in", verdict=verdict, reason=reason, actor=self.actor
             )
         elif action == "lift":
-            gpu = request.POST.get("gpu", "")[:120]
+            gpu = text_in(request, "gpu", 120)
             health_lift(node_id=node.pk, gpu_uuid=gpu, reason=reason, actor=self.actor)
         else:
             raise errors.NotFound

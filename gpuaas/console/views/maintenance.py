@@ -16,6 +16,7 @@ from gpuaas.console.acts import ReasonForm, SeenForm, Words
 from gpuaas.console.calendar import strip
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import clock, errors
+from gpuaas.ui.forms import text_in
 from gpuaas.ui.frame import Crumb
 from placement.domain.leaving import DrainPlan, in_words
 from placement.models import MaintenanceWindow, Pool
@@ -61,8 +62,6 @@ def _digest(plans: list[DrainPlan]) -> str:
 
 class Maintenance(ConsolePage):
     """The windows by time, and the form of another with what it touches."""
-
-    write_action = "nodes:write"
 
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
@@ -132,11 +131,9 @@ class Maintenance(ConsolePage):
 class ActOnWindow(ConsolePage):
     """Announce, cancel or end one window."""
 
-    write_action = "nodes:write"
-
     def post(self, request: HttpRequest, pk: UUID, action: str) -> HttpResponse:
         """Do it with the reason given."""
-        reason = request.POST.get("reason", "").strip()[:500]
+        reason = text_in(request)
         if action == "announce":
             row = services.window_announce(window_id=pk, reason=reason, actor=self.actor)
         elif action == "cancel":
@@ -152,7 +149,6 @@ class ActOnWindow(ConsolePage):
 class DrainPlanPage(ConsolePage):
     """What becomes of everything on one node, before and after it is drained."""
 
-    write_action = "nodes:write"
     name = ""
 
     def crumbs(self) -> tuple[Crumb, ...]:
@@ -181,7 +177,7 @@ class DrainPlanPage(ConsolePage):
     def post(self, request: HttpRequest, name: str) -> HttpResponse:
         """Move off the drained node what may be moved."""
         node = node_named(name)
-        reason = request.POST.get("reason", "").strip()[:500]
+        reason = text_in(request)
         moved = drain_moves(node_id=node.pk, reason=reason, actor=self.actor)
         for one in moved:
             if one.code:
@@ -196,8 +192,6 @@ class DrainPlanPage(ConsolePage):
 class ActOnCard(ConsolePage):
     """Declare that a slot's card was replaced, approve the new one, or take it back."""
 
-    write_action = "nodes:write"
-
     def post(self, request: HttpRequest, name: str) -> HttpResponse:
         """Do it with the reason given, and go back to the node."""
         node = node_named(name)
@@ -207,7 +201,7 @@ class ActOnCard(ConsolePage):
         slot = request.POST.get("slot", "")
         if run is None or not (slot.isascii() and slot.isdigit() and len(slot) < 4):
             raise errors.NotFound
-        reason = request.POST.get("reason", "").strip()[:500]
+        reason = text_in(request)
         row = run(node_id=node.pk, slot_index=int(slot), reason=reason, actor=self.actor)
         messages.success(request, f"{node.name} slot {slot}: the replacement is {row.state}.")
         return redirect("console:node", node.name)

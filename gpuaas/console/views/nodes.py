@@ -34,7 +34,7 @@ from gpuaas.console.upkeep import fates_in_words, upkeep_of
 from gpuaas.console.views.drift import ACCEPTABLE, REMOVABLE
 from gpuaas.kernel import clock, errors
 from gpuaas.kernel.models import Event
-from gpuaas.ui.forms import refuse
+from gpuaas.ui.forms import refuse, text_in
 from gpuaas.ui.four import sides_of
 from gpuaas.ui.frame import Crumb
 from gpuaas.ui.live import event_stream
@@ -85,8 +85,6 @@ class NodeForm(forms.Form):
 
 class Nodes(ConsolePage):
     """The list, and the announcement of a new host."""
-
-    write_action = "nodes:write"
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """The list with an empty form."""
@@ -141,7 +139,6 @@ class BlockedSlot:
 class OneNode(ConsolePage):
     """What pages about one node share."""
 
-    write_action = "nodes:write"
     node: Node
 
     def crumbs(self) -> tuple[Crumb, ...]:
@@ -267,18 +264,16 @@ class ActOnNode(OneNode):
     def post(self, request: HttpRequest, name: str, action: str) -> HttpResponse:
         """Do it with the reason given, and go back to the node."""
         node = node_named(name)
-        run = node_run(action, request.POST.get("family", "")[:60])
+        run = node_run(action, text_in(request, "family", 60))
         if run is None:
             raise errors.NotFound
-        run(node.pk, request.POST.get("reason", "").strip()[:500], self.actor)
+        run(node.pk, text_in(request), self.actor)
         messages.success(request, f"{node.name}: {action.replace('-', ' ')} done.")
         return redirect("console:node", node.name)
 
 
 class OverrideSlot(OneNode):
     """Ask to reuse a blocked slot without proof; approve, refuse or withdraw that."""
-
-    write_action = "cleanup:write"
 
     def post(self, request: HttpRequest, name: str, slot: UUID, action: str) -> HttpResponse:
         """Do it with the reason given, and go back to the node."""
@@ -288,7 +283,7 @@ class OverrideSlot(OneNode):
             raise errors.NotFound
         if action in ANSWERS:
             self.check_may("overrides:write")
-        run(row.pk, request.POST.get("reason", "").strip()[:500], self.actor)
+        run(row.pk, text_in(request), self.actor)
         messages.success(request, f"{node.name} slot {row.index}: {action.replace('-', ' ')} done.")
         return redirect("console:node", node.name)
 
@@ -305,11 +300,11 @@ class ActOnSlot(OneNode):
             "drain": services.node_drain,
             "undrain": services.node_undrain,
             "accept": slot_accept,
-            "cut": partial(slot_cut, cut=request.POST.get("cut", "")[:8]),
+            "cut": partial(slot_cut, cut=text_in(request, "cut", 8)),
         }
         if action not in run or not slot_list(node).filter(index=index).exists():
             raise errors.NotFound
-        reason = request.POST.get("reason", "").strip()[:500]
+        reason = text_in(request)
         run[action](node_id=node.pk, reason=reason, actor=self.actor, slot_index=index)
         messages.success(request, f"{node.name} slot {index}: {action} done.")
         return redirect("console:node", node.name)

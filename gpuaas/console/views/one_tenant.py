@@ -37,7 +37,6 @@ class Tab:
 class OneTenant(ConsolePage):
     """A page about the tenant in the address; ``tab`` is its place among its neighbours."""
 
-    write_action = "tenants:write"
     tab = "tenant"
     tenant: Tenant | None = None
 

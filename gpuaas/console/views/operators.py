@@ -37,8 +37,6 @@ class Row:
 class OperatorBoard(ConsolePage):
     """The platform's operators, beside what each role carries."""
 
-    write_action = "operators:write"
-
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
         return (Crumb("Operators"),)

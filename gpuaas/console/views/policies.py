@@ -74,8 +74,6 @@ class PolicyForm(forms.Form):
 class Policies(ConsolePage):
     """Every version of every rule, and the way to a new one."""
 
-    write_action = "policies:write"
-
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
         return (Crumb("Policies"),)
@@ -287,8 +285,6 @@ class PolicyPage(PolicyBoard):
 
 class ActOnPolicy(PolicyBoard):
     """Try out, switch on, retire."""
-
-    write_action = "policies:write"
 
     def post(self, request: HttpRequest, pk: UUID, action: str) -> HttpResponse:
         """Do it, or say what is wrong beside the field."""

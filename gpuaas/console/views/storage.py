@@ -12,6 +12,7 @@ from django.shortcuts import redirect
 from gpuaas.console.acts import ReasonForm, Words
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import errors
+from gpuaas.ui.forms import text_in
 from gpuaas.ui.frame import Crumb
 from tenants.models import Storage
 from tenants.selectors import storage_list
@@ -37,8 +38,6 @@ class StorageForm(ReasonForm):
 
 class StorageBoard(ConsolePage):
     """What is offered, what was, and the form of the next offer."""
-
-    write_action = "tenants:write"
 
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
@@ -97,7 +96,7 @@ class RetireStorage(StorageBoard):
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """No data set may name it any more; what runs goes on."""
-        name = request.POST.get("name", "")[:120]
+        name = text_in(request, "name", 120)
         row = storage_list().filter(name=name).first() if "\0" not in name else None
         if row is None:
             raise errors.NotFound

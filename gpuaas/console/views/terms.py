@@ -102,7 +102,6 @@ class PlacementTerms(ConsolePage):
 class PlacementTermsPage(ConsolePage):
     """One SKU's, tier's or pool's terms: first what others touch, then they are set."""
 
-    write_action = "policies:write"
     about = ""
 
     def crumbs(self) -> tuple[Crumb, ...]:
@@ -178,8 +177,6 @@ class PlacementTermsPage(ConsolePage):
 
 class ScoringPage(ConsolePage):
     """The weights in all their versions, and the form of the next."""
-
-    write_action = "policies:write"
 
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""

@@ -149,8 +149,6 @@ class Tiers(ConsolePage):
 class NewTier(ConsolePage):
     """The form of a tier nobody has yet."""
 
-    write_action = "tenants:write"
-
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
         return (Crumb("Tiers", reverse("console:tiers")), Crumb("New tier"))
@@ -184,7 +182,6 @@ class NewTier(ConsolePage):
 class TierPage(ConsolePage):
     """One tier: its terms, who has it, its versions, and the form of the next."""
 
-    write_action = "tenants:write"
     title = ""
 
     def crumbs(self) -> tuple[Crumb, ...]:

@@ -56,8 +56,6 @@ class ProgramTokenForm(forms.Form):
 class Access(TenantPage):
     """Invitations, service accounts, and operators' looks."""
 
-    read_action = "members:read"
-
     def invite_form(self, data: QueryDict | None = None) -> InviteForm:
         """The form with the roles that this person may give."""
         form = InviteForm(data, prefix="invite")
@@ -109,8 +107,6 @@ class Access(TenantPage):
 class Invite(Access):
     """Send an invitation."""
 
-    write_action = "members:write"
-
     def post(self, request: HttpRequest) -> HttpResponse:
         """Mail it, or say what is wrong with it."""
         form = self.invite_form(request.POST)
@@ -136,8 +132,6 @@ class Invite(Access):
 class Uninvite(TenantPage):
     """Take an invitation back."""
 
-    write_action = "members:write"
-
     def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """The link stops working at once."""
         row = invitations.invitation_revoke(
@@ -149,8 +143,6 @@ class Uninvite(TenantPage):
 
 class NewProgram(Access):
     """Make a service account."""
-
-    write_action = "service_accounts:write"
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Make it, or say what is wrong with it."""
@@ -174,8 +166,6 @@ class NewProgram(Access):
 class ProgramToken(Access):
     """Make a token for a service account."""
 
-    write_action = "service_accounts:write"
-
     def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Make it and show its text, which is not kept."""
         form = ProgramTokenForm(request.POST, prefix="token")
@@ -194,8 +184,6 @@ class ProgramToken(Access):
 
 class EndProgram(TenantPage):
     """Disable a service account."""
-
-    write_action = "service_accounts:write"
 
     def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Its tokens stop working at once."""

@@ -15,6 +15,7 @@ from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.models.work import ENDED
 from gpuaas.portal.costs import cost_so_far
 from gpuaas.portal.pages import TenantPage
+from gpuaas.ui.forms import text_in
 from gpuaas.ui.four import sides_of
 from gpuaas.ui.frame import Crumb
 from gpuaas.ui.paging import cursor_at, part_of, position_of
@@ -39,8 +40,6 @@ CSV_MOST = 10_000
 
 class AllocationList(TenantPage):
     """What the list and its CSV share: the same filters."""
-
-    read_action = "allocations:read"
 
     def rows(self) -> QuerySet[Allocation]:
         """The tenant's allocations in the project of the address."""
@@ -135,9 +134,6 @@ class AllocationsCsv(AllocationList):
 class OneAllocation(TenantPage):
     """What every page about one allocation shares."""
 
-    read_action = "allocations:read"
-    write_action = "allocations:write"
-
     def allocation(self, pk: UUID) -> Allocation:
         """The tenant's own allocation. Raises NotFound, for a foreign one too."""
         row = Allocation.objects.select_related("project", "sku", "request").filter(pk=pk).first()
@@ -195,7 +191,7 @@ class Release(OneAllocation):
     def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Begin; repeating it has the effect of one."""
         row = self.allocation(pk)
-        reason = request.POST.get("reason", "").strip()[:500]
+        reason = text_in(request)
         allocation_release(allocation_id=row.pk, reason=reason, actor=self.actor)
         messages.success(
             request, f"{row.name} is being given back. It ends when the host proves the cleanup."

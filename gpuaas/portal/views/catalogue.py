@@ -11,8 +11,6 @@ from gpuaas.ui.formats import HOURS_A_MONTH
 class Catalogue(TenantPage):
     """Every SKU with its price and its largest request that fits."""
 
-    read_action = "catalogue:read"
-
     def get(self, request: HttpRequest) -> HttpResponse:
         """The page, by shape."""
         return self.page(

@@ -59,9 +59,6 @@ class DataSetForm(PlacesForm):
 class DataSets(TenantPage):
     """The data sets in force, and a form for another."""
 
-    read_action = "datasets:read"
-    write_action = "datasets:write"
-
     def get(self, request: HttpRequest) -> HttpResponse:
         """The list."""
         return self.show(DataSetForm())
@@ -92,9 +89,6 @@ class DataSets(TenantPage):
 
 class DataSetPage(TenantPage):
     """One data set: where it lies, its versions, the next one."""
-
-    read_action = "datasets:read"
-    write_action = "datasets:write"
 
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
@@ -148,8 +142,6 @@ class DataSetPage(TenantPage):
 
 class RetireDataSet(TenantPage):
     """No request may name it any more."""
-
-    write_action = "datasets:write"
 
     def post(self, request: HttpRequest, name: str) -> HttpResponse:
         """Do it; its versions stay."""

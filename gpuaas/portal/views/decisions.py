@@ -17,8 +17,6 @@ PAGE = 50
 class Decisions(TenantPage):
     """Every decision with its reason, newest first."""
 
-    read_action = "allocations:read"
-
     def get(self, request: HttpRequest) -> HttpResponse:
         """One page, of one outcome and one action or all."""
         outcome, action = request.GET.get("outcome", ""), request.GET.get("action", "")

@@ -9,10 +9,14 @@ from django.contrib import messages
 from django.http import QueryDict
 
 from gpuaas.portal.planned import PlannedPage
-from gpuaas.portal.typed import MOST_KEYS, number, uuid_of, word
+from gpuaas.portal.typed import DIGITS, MOST_KEYS, held, number, uuid_of, word
 from placement.domain.order import AllocationOrder
 from placement.services.allocations import Plan, allocation_plan, allocation_request
+from placement.services.durations import MOST_S
+from placement.snapshots.orders import MOST_SLOTS
 from tenants.models import Project
+
+MOST_HOURS = MOST_S // 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +39,22 @@ class Wish:
         return cls(
             project=word(given, "project"),
             sku=word(given, "sku"),
-            slots=word(given, "slots", 6),
+            slots=word(given, "slots", DIGITS),
             image=word(given, "image"),
             name=word(given, "name"),
             keys=tuple(given.getlist("key")[:MOST_KEYS]),
             wait=given.get("wait") == "1",
             own=word(given, "own", 8),
-            hours=word(given, "hours", 6),
+            hours=word(given, "hours", DIGITS),
         )
 
     def order(self) -> AllocationOrder:
         """The order that the services understand. Raises InvalidRequest naming the field."""
         return AllocationOrder(
-            sku=self.sku,
-            slots=number(self.slots, "/slots", "a whole number of slots"),
-            name=self.name,
-            image=self.image,
+            sku=held(self.sku, "/sku"),
+            slots=number(self.slots, "/slots", "a whole number of slots", most=MOST_SLOTS),
+            name=held(self.name, "/name"),
+            image=held(self.image, "/image"),
             ssh_key_ids=tuple(uuid_of(key, "/ssh_keys") for key in self.keys),
             wait=self.wait,
             own=self.own,
@@ -59,14 +63,13 @@ class Wish:
 
     def lasts_s(self) -> int | None:
         """After how many seconds it ends. Raises InvalidRequest naming the field."""
-        hours = number(self.hours, "/max_duration_s", "a whole number of hours")
+        hours = number(self.hours, "/hours", "a whole number of hours", most=MOST_HOURS)
         return None if hours is None else hours * 3600
 
 
 class Launch(PlannedPage[Wish]):
     """Shape, SKU, size, image and keys."""
 
-    read_action = "catalogue:read"
     form_template = "portal/launch.html"
     plan_template = "portal/launch_plan.html"
 

@@ -23,8 +23,6 @@ from tenants.models import Member
 class TenantStream(TenantPage):
     """A stream for one reader, who must still be a member at every look."""
 
-    read_action = "allocations:read"
-
     def look(self, state: Callable[[], str | None]) -> Callable[[], str | None]:
         """The fingerprint as the tenant's role sees it, or None once the reader left."""
         tenant_id, user_id = self.tenant.pk, self.user.pk

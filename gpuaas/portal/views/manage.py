@@ -14,7 +14,7 @@ from gpuaas.kernel import errors
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.portal.forms import MemberForm, NamedForm, SshKeyForm, TokenForm
 from gpuaas.portal.pages import TenantPage
-from gpuaas.ui.forms import refuse
+from gpuaas.ui.forms import refuse, text_in
 from gpuaas.ui.quota import bars_of
 from tenants.domain.roles import ACTIONS, RANK
 from tenants.models import ApiToken, Member, SshKey
@@ -30,8 +30,6 @@ SHOWN = 50
 
 class Team(TenantPage):
     """Members, projects and envelopes of the tenant."""
-
-    read_action = "members:read"
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """The page with empty forms."""
@@ -68,8 +66,6 @@ class Team(TenantPage):
 class NewProject(Team):
     """Make a project."""
 
-    write_action = "projects:write"
-
     def post(self, request: HttpRequest) -> HttpResponse:
         """Make it, or show what is wrong with its name."""
         form = NamedForm(request.POST)
@@ -88,8 +84,6 @@ class NewProject(Team):
 
 class SetMember(Team):
     """Invite a person to a role: alike for those with an account and for those without."""
-
-    write_action = "members:write"
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Nobody gives a role above their own."""
@@ -119,8 +113,6 @@ class SetMember(Team):
 class OneMember(Team):
     """A change of one membership."""
 
-    write_action = "members:write"
-
     def answer(self, change: Callable[[], object], told: str) -> HttpResponse:
         """Make the change, or show the team with why not."""
         try:
@@ -138,7 +130,7 @@ class SetRole(OneMember):
 
     def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Nobody gives a role above their own."""
-        role = request.POST.get("role", "")[:20]
+        role = text_in(request, "role", 20)
 
         def change() -> None:
             if RANK.get(role, 0) > RANK.get(self.actor.role, -1):
@@ -161,9 +153,6 @@ class RemoveMember(OneMember):
 
 class Tokens(TenantPage):
     """One's own API tokens in this tenant."""
-
-    read_action = "tokens:read"
-    write_action = "tokens:write"
 
     def form(self, *data: object) -> TokenForm:
         """The form with the scopes that this person's role carries."""
@@ -213,8 +202,6 @@ class Tokens(TenantPage):
 class RevokeToken(TenantPage):
     """End a token."""
 
-    write_action = "tokens:write"
-
     def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Only one's own, unless one runs the tenant."""
         own = ApiToken.objects.filter(pk=pk)
@@ -229,9 +216,6 @@ class RevokeToken(TenantPage):
 
 class SshKeys(TenantPage):
     """The public keys that are put into what the tenant leases."""
-
-    read_action = "keys:read"
-    write_action = "keys:write"
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """The list."""
@@ -270,8 +254,6 @@ class SshKeys(TenantPage):
 
 class DeleteSshKey(TenantPage):
     """Forget a key."""
-
-    write_action = "keys:write"
 
     def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Only one's own, unless one runs the tenant."""

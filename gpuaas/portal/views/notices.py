@@ -19,8 +19,6 @@ PAGE = 50
 class Notices(TenantPage):
     """All notices, newest first; what nobody has read unless all are asked for."""
 
-    read_action = "allocations:read"
-
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
         return (Crumb("Notices"),)
@@ -42,9 +40,6 @@ class Notices(TenantPage):
 
 class ReadNotice(TenantPage):
     """Say that a notice was read."""
-
-    read_action = "allocations:read"
-    write_action = "allocations:write"
 
     def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Once; repeating it changes nothing. A foreign one is not found."""

@@ -37,9 +37,6 @@ class LimitForm(forms.Form):
 class ProjectPage(TenantPage):
     """One project."""
 
-    read_action = "projects:read"
-    write_action = "quota:write"
-
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
         return (Crumb("Team and projects", self.url("team")), Crumb("Project"))
@@ -99,8 +96,6 @@ class LimitProject(ProjectPage):
 
 class DeleteProject(ProjectPage):
     """Close it."""
-
-    write_action = "projects:write"
 
     def post(self, request: HttpRequest, slug: str) -> HttpResponse:
         """Close it, or show what it still holds."""

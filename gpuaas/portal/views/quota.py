@@ -38,9 +38,6 @@ class WishForm(forms.Form):
 class Quota(TenantPage):
     """Bars and numbers, the caps, and the wishes for more."""
 
-    read_action = "envelopes:read"
-    write_action = "quota:write"
-
     def get(self, request: HttpRequest) -> HttpResponse:
         """The page with an empty form."""
         return self.show(WishForm())
@@ -104,8 +101,6 @@ class Quota(TenantPage):
 
 class WithdrawWish(TenantPage):
     """Take a wish back."""
-
-    write_action = "quota:write"
 
     def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Do it, while it is open."""

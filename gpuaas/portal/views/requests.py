@@ -24,8 +24,6 @@ PAGE = 50
 class Requests(TenantPage):
     """The queue and the refusals."""
 
-    read_action = "allocations:read"
-
     def get(self, request: HttpRequest) -> HttpResponse:
         """One page, newest first; what waits unless another state is asked for."""
         state = request.GET.get("state", "")
@@ -54,9 +52,6 @@ class Requests(TenantPage):
 
 class OneRequest(TenantPage):
     """What pages about one request share."""
-
-    read_action = "allocations:read"
-    write_action = "allocations:write"
 
     def row(self, pk: UUID) -> AdmissionRequest:
         """The tenant's own request. Raises NotFound."""

@@ -15,8 +15,6 @@ from tenants.models import Sku
 class Search(TenantPage):
     """Names, ids and reason codes of this tenant."""
 
-    read_action = "catalogue:read"
-
     def get(self, request: HttpRequest) -> HttpResponse:
         """The hits; the only one, or the only exact one, is gone to at once."""
         words = words_of(request)

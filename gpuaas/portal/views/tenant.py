@@ -42,9 +42,6 @@ class DeletionForm(forms.Form):
 class TenantFacts(TenantPage):
     """The tenant's contract and state."""
 
-    read_action = "projects:read"
-    write_action = "tenant:write"
-
     def get(self, request: HttpRequest) -> HttpResponse:
         """The page with an empty form."""
         return self.show(DeletionForm(slug=self.tenant.slug))

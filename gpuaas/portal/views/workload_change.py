@@ -27,8 +27,6 @@ from tenants.selectors import dataset_list
 class ChangeWorkload(LivePage):
     """The form of one change, its plan, and the button that sends exactly the plan."""
 
-    read_action = "allocations:read"
-    write_action = "allocations:write"
     form_template = "portal/workload_change.html"
     plan_template = "portal/workload_change_plan.html"
     workload: Workload

@@ -11,13 +11,16 @@ from django.http import QueryDict
 
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.portal.planned import PlannedPage
-from gpuaas.portal.typed import MOST_KEYS, names, number, uuid_of, word
+from gpuaas.portal.typed import DIGITS, MOST_KEYS, held, names, number, uuid_of, word
 from gpuaas.ui.frame import Crumb
 from placement.services.allocations import Plan
+from placement.services.workload_changes import MOST_BAND, MOST_BATCH, MOST_REPLICAS
 from placement.services.workloads import KINDS, WorkloadOrder, workload_create, workload_plan
+from placement.snapshots.orders import MOST_SLOTS
 from tenants.models import Project
 from tenants.selectors import dataset_list, storage_list
 
+MOST_FIGURE = 10**14
 FIGURES = {
     "parameters": "Parameters",
     "milli_bytes_per_parameter": "Thousandths of a byte per parameter (2000 for 16 bit)",
@@ -74,17 +77,17 @@ class Wish:
             name=word(given, "name"),
             project=word(given, "project"),
             sku=word(given, "sku"),
-            slots=word(given, "slots", 6),
-            replicas=word(given, "replicas", 6),
+            slots=word(given, "slots", DIGITS),
+            replicas=word(given, "replicas", DIGITS),
             image=word(given, "image"),
             keys=tuple(given.getlist("key")[:MOST_KEYS]),
             wait=given.get("wait") == "1",
             zones=word(given, "zones", 500),
             datasets=tuple(given.getlist("dataset")[:MOST_KEYS]),
             storage=tuple(given.getlist("storage")[:MOST_KEYS]),
-            band=word(given, "band", 6),
-            batch_size=word(given, "batch_size", 8),
-            figures=tuple((name, word(given, name, 16)) for name in FIGURES),
+            band=word(given, "band", DIGITS),
+            batch_size=word(given, "batch_size", DIGITS),
+            figures=tuple((name, word(given, name, DIGITS)) for name in FIGURES),
             together=word(given, "together", 8),
             close=word(given, "close", 8),
             apart=given.get("apart") == "1",
@@ -95,21 +98,22 @@ class Wish:
     def order(self) -> WorkloadOrder:
         """The order that the services understand. Raises InvalidRequest naming the field."""
         model = {
-            name: number(text, f"/spec/model/{name}")
+            name: number(text, f"/spec/model/{name}", most=MOST_FIGURE)
             for name, text in self.figures
             if text and self.kind == "model"
         }
         spec: dict[str, Any] = {"model": model} if model else {}
+        batch = number(self.batch_size, "/batch_size", most=MOST_BATCH)
         return WorkloadOrder(
             kind=self.kind,
-            name=self.name,
-            sku=self.sku,
-            slots=number(self.slots, "/slots", "a whole number of slots"),
-            replicas=number(self.replicas, "/replicas") or 1,
-            image=self.image,
+            name=held(self.name, "/name"),
+            sku=held(self.sku, "/sku"),
+            slots=number(self.slots, "/slots", "a whole number of slots", most=MOST_SLOTS),
+            replicas=number(self.replicas, "/replicas", most=MOST_REPLICAS) or 1,
+            image=held(self.image, "/image"),
             ssh_key_ids=tuple(uuid_of(key, "/ssh_keys") for key in self.keys),
             wait=self.wait,
-            zones=names(self.zones),
+            zones=names(held(self.zones, "/zones", 500)),
             datasets=self.datasets,
             storage=self.storage,
             together=self.together,
@@ -117,8 +121,8 @@ class Wish:
             apart=self.apart,
             own=self.own,
             movable=self.movable,
-            band=number(self.band, "/band"),
-            batch_size=number(self.batch_size, "/batch_size") if self.kind == "model" else None,
+            band=number(self.band, "/band", least=0, most=MOST_BAND),
+            batch_size=batch if self.kind == "model" else None,
             spec=spec,
         )
 
@@ -138,7 +142,6 @@ class Wish:
 class NewWorkload(PlannedPage[Wish]):
     """Kind, SKU, size and number, planned for all of it together."""
 
-    read_action = "allocations:read"
     form_template = "portal/workload_new.html"
     plan_template = "portal/workload_plan.html"
 

@@ -28,8 +28,6 @@ PAGE = 50
 class Workloads(TenantPage):
     """What the tenant wants to run."""
 
-    read_action = "allocations:read"
-
     def get(self, request: HttpRequest) -> HttpResponse:
         """One page, newest first, of one state and one kind or all."""
         state, kind = request.GET.get("state", ""), request.GET.get("kind", "")
@@ -63,9 +61,6 @@ class StopForm(forms.Form):
 
 class OneWorkload(TenantPage):
     """A page about one workload."""
-
-    read_action = "allocations:read"
-    write_action = "allocations:write"
 
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
