@@ -112,3 +112,24 @@ def test_a_next_version_shows_what_it_changed_and_who_wrote_it(fleet: Fleet) -> 
     assert "version <b>1</b>" in page
     assert "version <b>2</b>" in page
     assert "op@platform.test" in page
+
+
+def test_rules_are_listed_by_state_and_by_what_they_are_asked_of(fleet: Fleet) -> None:
+    written(fleet)
+    written(fleet, name="for-jobs", actions="job.submit")
+    browser = fleet.browser()
+
+    def listed(query: str) -> list[str]:
+        page = browser.get(f"{PAGE}?{query}").content.decode()
+        return sorted(set(re.findall(r">([a-z-]+) v1</a>", page)))
+
+    assert listed("state=draft") == ["for-jobs", "no-large-jobs"]
+    assert listed("action=job.submit") == ["for-jobs", "no-large-jobs"]
+    assert listed("action=workload.scale") == ["no-large-jobs"]
+    assert listed("state=active") == []
+    assert "None passes these filters" in browser.get(f"{PAGE}?state=active").content.decode()
+    page = browser.get(PAGE).content.decode()
+    assert 'data-list="console-policies"' in page
+    assert 'data-tools="console-policies"' in page
+    decisions = browser.get("/console/decisions/").content.decode()
+    assert 'data-list="console-decisions"' in decisions
