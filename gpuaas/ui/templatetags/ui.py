@@ -18,7 +18,7 @@ from gpuaas.ui import formats, marks
 register = template.Library()
 
 _UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}")
-_NOISE = frozenset({"subject_kind", "never"})
+_NOISE = frozenset({"subject_kind", "never", "preview"})
 _UNITS: tuple[tuple[str, Callable[[int], str]], ...] = (
     ("_milli", formats.milli),
     ("_micro", formats.money),
@@ -169,8 +169,26 @@ def who(actor: object) -> str:
 _NOUNS = {
     "admissionrequest": "request",
     "apitoken": "API token",
+    "automaticaction": "automatic act",
+    "breakerrule": "breaker",
+    "breakglass": "break-glass",
+    "burstrule": "burst window",
+    "cardreplacement": "card's replacement",
     "cleanupproof": "cleanup proof",
+    "dataset": "data set",
+    "defragpolicy": "terms of moves",
+    "devicehealth": "GPU's health",
+    "envelopeversion": "envelope to come",
+    "maintenancewindow": "maintenance window",
     "nodetask": "host task",
+    "policyrule": "rule",
+    "projectquota": "project's quota",
+    "quotaincrease": "request for quota",
+    "readinessterms": "terms of fitness",
+    "serviceaccount": "program",
+    "skuprice": "price",
+    "slatier": "tier",
+    "slotresidue": "traces on a slot",
     "sshkey": "SSH key",
     "workflowrun": "work",
 }
