@@ -31,3 +31,13 @@ def text_in(request: HttpRequest, name: str = "reason", most: int = LONGEST_REAS
             f"{name}: {detail}.", errors=(FieldError(f"/{name}", "too_long", detail),)
         )
     return text
+
+
+def faults_of(form: forms.Form) -> InvalidRequest:
+    """What is wrong with a form as one refusal that names the fields."""
+    faults = tuple(
+        FieldError(f"/{name}", "wrong", str(fault))
+        for name, all_of in form.errors.items()
+        for fault in all_of
+    )
+    return InvalidRequest("Some fields cannot be understood.", errors=faults)

@@ -102,6 +102,13 @@ class ShareBar:
         return self.state.limit_milli + self.state.borrow_milli
 
     @property
+    def to_borrow(self) -> int:
+        """How much of what is free is not the tenant's own."""
+        return max(
+            0, self.state.free_milli - max(0, self.state.limit_milli - self.state.used_milli)
+        )
+
+    @property
     def _scale(self) -> int:
         return max(self.reach, self.state.used_milli, 1)
 

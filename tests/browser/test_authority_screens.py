@@ -159,6 +159,7 @@ def test_the_pages_of_authority_are_clean_in_light_and_dark(
                 complaints += [f"{name} {scheme}: {v['id']} {v['nodes'][:1]}" for v in found]
                 keep_shot(page, f"{name}-{scheme}")
             page.set_viewport_size({"width": 320, "height": 800})
+            keep_shot(page, f"{name}-phone")
             wide = page.evaluate("document.documentElement.scrollWidth")
             complaints += [f"{name}: {wide} px wide on a phone"] if wide > 320 else []
             page.set_viewport_size({"width": 1280, "height": 900})

@@ -6,6 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
+from admission.services import policies
 from gpuaas.kernel.errors import ProductError
 from placement.models import GpuDevice
 from placement.services.workloads import WorkloadOrder, workload_create
@@ -137,6 +138,41 @@ def test_the_plan_follows_the_form_and_is_sent_by_keyboard(
     page.wait_for_url("**replicas=2**")
     page.get_by_role("button", name="Scale for").click()
     page.get_by_text("Admitted. The decision is below.").wait_for()
+
+
+def test_the_consoles_lists_of_decisions_and_rules_are_arranged_too(
+    scene: Scene, places: list[tuple[str, str]], page: Page
+) -> None:
+    sign_in(page, scene.url, scene.operator.email)
+    policies.policy_save(
+        name="small",
+        actions=[],
+        expression="request.slots > 7",
+        message="no",
+        unblock="",
+        tests=[{"name": "eight", "facts": {"request": {"slots": 8}}, "forbids": True}],
+        actor=OPERATOR,
+    )
+    for name, address, column in (
+        ("decisions", "decisions/?outcome=denied&days=30", "Facts"),
+        ("policies", "policies/?state=draft", "Dry-run"),
+    ):
+        page.goto(f"{scene.url}/console/{address}")
+        page.get_by_text("Columns").click()
+        page.get_by_label(column, exact=True).uncheck()
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Dense rows").click()
+        page.get_by_text("Saved filters").click()
+        page.get_by_label("Save these filters as").fill("mine")
+        page.keyboard.press("Enter")
+        keep_shot(page, f"c-{name}-tools")
+        page.goto(f"{scene.url}/console/{name}/")
+        assert page.get_by_role("columnheader", name=column).count() == 0
+        dense = page.get_by_role("button", name="Dense rows")
+        assert dense.get_attribute("aria-pressed") == "true"
+        page.get_by_text("Saved filters").click()
+        page.get_by_role("link", name="mine").click()
+        page.wait_for_url(f"**/console/{address}")
 
 
 def test_a_list_is_arranged_and_stays_so(

@@ -339,6 +339,13 @@ _WINDOW = {
     "starts_at": (clock.now() + timedelta(days=100)).isoformat(),
     "ends_at": (clock.now() + timedelta(days=101)).isoformat(),
 }
+_CHANGES: dict[str, dict[str, Any]] = {
+    "scale": {"replicas": 2, "wait": True},
+    "batch-size": {"batch_size": 8},
+    "sharing": {"mode": "none"},
+    "placement": {"zones": ["z1"]},
+    "priority": {"band": 200},
+}
 _LEASE = {"lease_epoch": 1, "boot_id": BOOT}
 BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "signup": {
@@ -388,16 +395,8 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "tenant-envelope-preview": {"nominal_milli": 64000},
     "project-workload-list": {**JOB, "wait": True},
     "workload-plan": JOB,
-    "workload-scale": {"replicas": 2, "wait": True},
-    "workload-batch-size": {"batch_size": 8},
-    "workload-sharing": {"mode": "none"},
-    "workload-placement": {"zones": ["z1"]},
-    "workload-priority": {"band": 200},
-    "workload-scale-plan": {"replicas": 2, "wait": True},
-    "workload-batch-size-plan": {"batch_size": 8},
-    "workload-sharing-plan": {"mode": "none"},
-    "workload-placement-plan": {"zones": ["z1"]},
-    "workload-priority-plan": {"band": 200},
+    **{f"workload-{verb}": body for verb, body in _CHANGES.items()},
+    **{f"workload-{verb}-plan": body for verb, body in _CHANGES.items()},
     "workload-stop": {},
     "project-quota": {"limit_milli": None, "reason": "a test"},
     "quota-increase-list": {
@@ -478,14 +477,8 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
             {"seq": 1, "began_at": 0, "ended_at": 60, "source": "simulated", "devices": []}
         ],
     },
-    "agent-observed": {
-        "boot_id": BOOT,
-        "seq": 9,
-        "at": 0,
-        "vms": [],
-        "devices": {},
-        "conditions": [],
-    },
+    "agent-observed": {"boot_id": BOOT, "seq": 9, "at": 0, "vms": [], "devices": {}}
+    | {"conditions": []},
 }
 
 

@@ -15,27 +15,43 @@ from gpuaas.console.acts import Again, ReasonForm, SeenForm
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import errors, workflow
 from gpuaas.kernel.models import WorkflowRun
+from gpuaas.ui.amounts import Whole
 from gpuaas.ui.frame import Crumb
 from placement.defrag_errors import DefragPlanStale
 from placement.models import Defragmentation, Pool
 from placement.services import defrag
+from placement.services.defrag import MOST_LOST_MILLI, MOST_MOVES
 from tenants.selectors import sku_list
 
 SHOWN = 20
+
+MOST_SLOTS = 62
+"""The slots of a node are bits of one number."""
 
 
 class WantForm(forms.Form):
     """The room that is wanted, with a smaller budget than the pool's if need be."""
 
     sku = forms.ChoiceField(label="SKU")
-    slots = forms.IntegerField(
-        label="Slots", required=False, min_value=0, help_text="Empty: the largest size sold."
+    slots = Whole(
+        label="Slots",
+        required=False,
+        min_value=0,
+        max_value=MOST_SLOTS,
+        help_text="Empty: the largest size sold.",
     )
-    moves = forms.IntegerField(
-        label="Moves, at most", required=False, min_value=0, help_text="Empty: as the pool allows."
+    moves = Whole(
+        label="Moves, at most",
+        required=False,
+        min_value=0,
+        max_value=MOST_MOVES,
+        help_text="Empty: as the pool allows.",
     )
-    lost_milli = forms.IntegerField(
-        label="Lost work, at most (thousandths of a GPU-hour)", required=False, min_value=0
+    lost_milli = Whole(
+        label="Lost work, at most (thousandths of a GPU-hour)",
+        required=False,
+        min_value=0,
+        max_value=MOST_LOST_MILLI,
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -54,12 +70,12 @@ class PolicyForm(ReasonForm):
     """Whether and how far a pool's movable work may be moved."""
 
     enabled = forms.BooleanField(label="Moves are allowed", required=False)
-    moves = forms.IntegerField(label="Moves in one run, at most", min_value=1)
-    lost_milli = forms.IntegerField(
+    moves = Whole(label="Moves in one run, at most", min_value=1)
+    lost_milli = Whole(
         label="Lost work in one run, at most (thousandths of a GPU-hour)", min_value=0
     )
-    from_hour = forms.IntegerField(label="From hour of the day (UTC)", min_value=0, max_value=23)
-    until_hour = forms.IntegerField(
+    from_hour = Whole(label="From hour of the day (UTC)", min_value=0, max_value=23)
+    until_hour = Whole(
         label="Until hour", min_value=0, max_value=23, help_text="Equal to from: the whole day."
     )
 

@@ -13,6 +13,7 @@ from django.urls import reverse
 from gpuaas.console.acts import Again, ReasonForm, SeenForm, Words
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import errors
+from gpuaas.ui.amounts import Whole
 from gpuaas.ui.frame import Crumb
 from placement.domain.terms import Alone
 from placement.selectors.terms import TermsNow, scoring_list, terms_list, terms_now
@@ -72,10 +73,10 @@ class TermsForm(SeenForm):
 class ScoringForm(ReasonForm):
     """Weights in thousandths."""
 
-    gap = forms.IntegerField(label="Gaps of shared GPUs", min_value=0)
-    fragment = forms.IntegerField(label="Fragments", min_value=0)
-    stranded = forms.IntegerField(label="Stranded capacity", min_value=0)
-    broken = forms.IntegerField(label="Broken NUMA nodes and switches", min_value=0)
+    gap = Whole(label="Gaps of shared GPUs", min_value=0)
+    fragment = Whole(label="Fragments", min_value=0)
+    stranded = Whole(label="Stranded capacity", min_value=0)
+    broken = Whole(label="Broken NUMA nodes and switches", min_value=0)
 
 
 class PlacementTerms(ConsolePage):

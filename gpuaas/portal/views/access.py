@@ -14,7 +14,7 @@ from django.urls import reverse
 from gpuaas.kernel import clock, errors
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.portal.pages import TenantPage
-from gpuaas.ui.forms import refuse
+from gpuaas.ui.forms import faults_of, refuse
 from tenants.domain.roles import RANK
 from tenants.services import break_glass, invitations, service_accounts
 
@@ -170,7 +170,7 @@ class ProgramToken(Access):
         """Make it and show its text, which is not kept."""
         form = ProgramTokenForm(request.POST, prefix="token")
         if not form.is_valid():
-            raise errors.InvalidRequest("Give the token a name and a lifetime.")
+            raise faults_of(form)
         _, text = service_accounts.service_account_token(
             tenant_id=self.tenant.pk,
             account_id=pk,

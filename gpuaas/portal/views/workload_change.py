@@ -13,12 +13,11 @@ from django.utils.cache import patch_vary_headers
 
 from admission.models import Workload
 from gpuaas.kernel import errors, ids
-from gpuaas.kernel.errors import FieldError, InvalidRequest
 from gpuaas.portal.once import address_of
 from gpuaas.portal.planned import LivePage, bar_of
 from gpuaas.portal.typed import word
 from gpuaas.portal.workload_ways import SHARED_BY, WAYS, Way
-from gpuaas.ui.forms import refuse
+from gpuaas.ui.forms import faults_of, refuse
 from gpuaas.ui.frame import Crumb
 from placement.services.workload_changes import ChangePlan, change_plan
 from tenants.selectors import dataset_list
@@ -104,7 +103,7 @@ class ChangeWorkload(LivePage):
         found: ChangePlan | None = None
         given: dict[str, Any] = {}
         if form.is_bound and not form.is_valid():
-            error = wrong_fields(form)
+            error = faults_of(form)
         elif form.is_bound and error is None:
             given = self.way.given(form.cleaned_data)
             try:
@@ -124,6 +123,7 @@ class ChangeWorkload(LivePage):
             error=error,
             found=found,
             plan=found.plan if found else None,
+            meanwhile=found.hour_before_micro + found.plan.price_hour_micro if found else 0,
             lines=lines_of(found) if found else [],
             bar=bar_of(found.plan) if found else None,
             command=self.way.command_of(self.workload, given) if found else "",
@@ -155,13 +155,3 @@ def lines_of(found: ChangePlan) -> list[tuple[str, str, str]]:
         (titles[name], told(name, before), told(name, found.after[name]))
         for name, before in found.before.items()
     ]
-
-
-def wrong_fields(form: forms.Form) -> InvalidRequest:
-    """The faults of a form as one refusal that names the fields."""
-    faults = tuple(
-        FieldError(f"/{name}", "wrong", str(fault))
-        for name, all_of in form.errors.items()
-        for fault in all_of
-    )
-    return InvalidRequest("Some fields cannot be understood.", errors=faults)

@@ -100,9 +100,9 @@ class Wish:
         model = {
             name: number(text, f"/spec/model/{name}", most=MOST_FIGURE)
             for name, text in self.figures
-            if text and self.kind == "model"
+            if text
         }
-        spec: dict[str, Any] = {"model": model} if model else {}
+        spec: dict[str, Any] = {"model": model} if model and self.kind == "model" else {}
         batch = number(self.batch_size, "/batch_size", most=MOST_BATCH)
         return WorkloadOrder(
             kind=self.kind,
