@@ -21,7 +21,7 @@ PLACES = {
     "console": (console.urlpatterns, of_console.PAGES),
     "portal": (portal.urlpatterns, of_portal.PAGES),
 }
-OWN_WORDS = re.compile(r"^ +(?:read_action|write_action|needs)\s*[:=]", re.M)
+OWN_WORDS = re.compile(r"^ +(?:def )?(?:read_action|write_action)\b|^ +def needs\b", re.M)
 
 
 def pages(patterns: list[URLPattern | URLResolver]) -> Iterator[str]:
