@@ -3,7 +3,7 @@ PY := .venv/bin/python
 export PYTHONPATH := .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story up down test check format lock openapi bench bench-claims bench-http bench-agents race-contrast stress bench-packing campaign-agent clean
+.PHONY: help setup demo story up down test check format lock openapi bench bench-claims bench-http bench-agents race-contrast stress bench-packing campaign-agent campaign-race clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -62,6 +62,11 @@ stress: setup  ## 64 clients on 10 nodes, calm and with kills; ends 0 only if ev
 campaign-agent: setup  ## Kill a host's agent 200 times, with QEMU where it is; fuzz tasks, requests and reports 100 000 times
 	@CAMPAIGN=1 nice -n 5 $(PY) -m pytest -p no:cacheprovider tests/nodeagent/test_host_kills.py \
 	    tests/nodeagent/test_host_fuzz.py tests/security/test_agent_messages.py $(ARGS)
+
+campaign-race: setup  ## Every pair of acts preempted at every statement, 3 000 interleavings and more; last line is one JSON object
+	@mkdir -p build && rm -f build/campaign-race.json
+	@RACE_POINTS=1000 RACE_SEEDS=70 RACE_REPORT=build/campaign-race.json nice -n 5 $(PY) -m pytest -q -s \
+	    -p no:cacheprovider tests/placement/test_steps.py $(ARGS); ended=$$?; cat build/campaign-race.json; exit $$ended
 
 clean:  ## Stop and remove the data folder, caches and .venv
 	@[ ! -x $(PY) ] || $(PY) -m gpuaas.embedded down
