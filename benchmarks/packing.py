@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.openb import copies_until, read_nodes, read_pods, seeds_of
+from benchmarks.openb import TraceError, copies_until, read_nodes, read_pods, seeds_of, trace_of
 from placement.domain.demand import Bundle, Mix
 from placement.domain.packing import Fleet, Host, Weights
 
@@ -254,7 +254,7 @@ def measured(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str,
     runs: dict[str, list[Run]] = {side.name: [] for side in sides}
     for path in args.pods:
         pods = read_pods(path)
-        trace = path.stem.removeprefix("pods_")
+        trace = trace_of(path)
         for seed in seeds_of(args.seeds):
             for side in sides:
                 one = run(hosts, pods, trace=trace, seed=seed, side=side)
@@ -267,9 +267,14 @@ def measured(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str,
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Run, print the tables and the JSON line."""
+    """Run, print the tables and the JSON line; of a trace that cannot be used, why (exit 2)."""
     args = arguments(given)
-    found = measured(args, lambda line: print(line, file=sys.stderr, flush=True))
+    try:
+        found = measured(args, lambda line: print(line, file=sys.stderr, flush=True))
+    except TraceError as error:
+        print(error, file=sys.stderr)
+        print(json.dumps(error.as_json()))
+        return 2
     text = page(found, args.seeds)
     if args.write:
         args.write.write_text(text, encoding="utf-8")

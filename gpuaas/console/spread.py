@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from django.utils.safestring import SafeString, mark_safe
 
 from gpuaas.console.svg import el, text
+from placement.domain.mig import SLOT_MILLI
+from placement.domain.part_stranding import PartStranding
 from placement.domain.stranding import SCATTERED, Stranding
 
 WIDE = 1000
@@ -39,16 +41,34 @@ def parts_of(found: Stranding) -> list[Part]:
     ]
 
 
+def stretches_of(found: PartStranding) -> list[Part]:
+    """Thousandths of the GPUs that are cut, from what is held to what is of no use."""
+    return [
+        Part("held", "held", found.cut_slots * SLOT_MILLI - found.idle),
+        Part(f"free for {found.part}", "serving", found.open),
+        Part("idle and of no use to it", "stranded", found.stranded),
+    ]
+
+
+def part_bar(found: PartStranding) -> SafeString:
+    """The stacked bar of a part; the list beside it says the same."""
+    return _bar(stretches_of(found), found.cut_slots * SLOT_MILLI, "thousandths of cut GPUs")
+
+
 def bar(found: Stranding) -> SafeString:
     """The stacked bar; the list beside it says the same."""
-    total = max(found.slots, 1)
+    return _bar(parts_of(found), found.slots, "slots")
+
+
+def _bar(parts: list[Part], all_of_it: int, unit: str) -> SafeString:
+    total = max(all_of_it, 1)
     shapes, x = [], 0.0
-    for part in parts_of(found):
+    for part in parts:
         width = WIDE * part.slots / total
         if part.slots:
             shapes.append(el("rect", x=x, y=0, width=width, height=18, cls=part.cls))
         x += width
-    said = ", ".join(f"{part.slots} {part.name}" for part in parts_of(found) if part.slots)
+    said = ", ".join(f"{part.slots} {part.name}" for part in parts if part.slots)
     return mark_safe(
         el(
             "svg",
@@ -57,7 +77,7 @@ def bar(found: Stranding) -> SafeString:
             preserveAspectRatio="none",
             cls="spread",
             role="img",
-            aria_label=f"Of {found.slots} slots: {said or 'none'}",
+            aria_label=f"Of {all_of_it} {unit}: {said or 'none'}",
         )
     )
 

@@ -20,12 +20,14 @@ from typing import Final
 from placement.domain.terms import FREE, Alone, Terms, Version
 from placement.domain.wiring import beside
 
-MAINTENANCE, DRAINING, CLEANUP = "maintenance", "draining", "cleanup_blocked"
+MAINTENANCE, WINDOW = "maintenance", "maintenance_window"
+DRAINING, CLEANUP = "draining", "cleanup_blocked"
 UNHEALTHY, INTENDED, VERSIONS = "unhealthy", "intended_use", "versions"
 KEPT, ISOLATION, NIC = "kept_for_waiting", "wiring_isolation", "nic_shared"
 SCATTERED: Final = "scattered"
 CAUSES: Final = (
     MAINTENANCE,
+    WINDOW,
     DRAINING,
     CLEANUP,
     UNHEALTHY,
@@ -39,6 +41,7 @@ CAUSES: Final = (
 """Why an idle slot is of no use to a product, in the order in which they are asked."""
 HELPS: Final = {
     MAINTENANCE: "End the maintenance or the quarantine of these hosts.",
+    WINDOW: "Leases that end in time (max_duration_s) still fit; it ends with the window.",
     DRAINING: "End the drain of these hosts or slots, or finish the work it is for.",
     CLEANUP: "Try the blocked cleanups again, or have them overridden by two people.",
     UNHEALTHY: "Mend the hosts that report trouble or are silent.",
@@ -55,13 +58,14 @@ HELPS: Final = {
 class Hosts:
     """Hosts that are alike in all that is asked about, and how many.
 
-    ``state`` of a host that takes no work is the cause (maintenance, draining, unhealthy), and
-    empty of one that does. ``idle``: approved slots that nobody holds. Masks are of slots: ``free``
-    to be had, ``held`` by anybody, ``promised`` wiring of their holders' own. ``closed``: some
-    claim there was promised the host, or wiring in the NVLink domain that it shares.
-    ``domain_held``: somebody holds something elsewhere in that domain. ``drained``: idle slots that
-    are drained by themselves; what is idle and neither free nor drained is blocked until it is
-    cleaned. ``kept``: for who waits.
+    ``state`` of a host that takes no work is the cause (maintenance, a window of it that begins
+    before a lease without an end would end, draining, unhealthy), and empty of one that does.
+    ``idle``: approved slots that nobody holds. Masks are of slots: ``free`` to be had, ``held``
+    by anybody, ``promised`` wiring of their holders' own. ``closed``: some claim there was
+    promised the host, or wiring in the NVLink domain that it shares. ``domain_held``: somebody
+    holds something elsewhere in that domain. ``drained``: idle slots that are drained by
+    themselves; what is idle and neither free nor drained is blocked until it is cleaned.
+    ``kept``: for who waits.
     """
 
     hosts: int
@@ -191,13 +195,9 @@ def _fit(size: int, serving: list[tuple[int, int]], groups: list[Hosts]) -> Fit:
 
 def _usable(sold: Sold, g: Hosts) -> tuple[int, dict[str, int]]:
     """How many slots of such a host the product may use, and the cause of every other idle one."""
-    whole_use = "baremetal" if sold.whole else "slices"
-    if g.state:
-        return 0, {g.state: g.idle}
-    if g.intended not in ("any", whole_use):
-        return 0, {INTENDED: g.idle}
-    if not _versions(sold.terms, g):
-        return 0, {VERSIONS: g.idle}
+    closed = _closed(sold, g)
+    if closed:
+        return 0, {closed: g.idle}
     free = g.free.bit_count()
     why = {DRAINING: g.drained, CLEANUP: max(g.idle - free - g.drained, 0)}
     if g.kept:
@@ -211,13 +211,29 @@ def _usable(sold: Sold, g: Hosts) -> tuple[int, dict[str, int]]:
     return opened.bit_count(), why
 
 
+def _closed(sold: Sold, g: Hosts) -> str:
+    """The cause that closes all of such a host to the product, or an empty text."""
+    if g.state:
+        return g.state
+    if g.intended not in ("any", "baremetal" if sold.whole else "slices"):
+        return INTENDED
+    return "" if _versions(sold.terms, g) else VERSIONS
+
+
+def host_cause(sold: Sold, g: Hosts) -> str:
+    """Why a product gets none of the free slots of such a host, or an empty text."""
+    if g.kept and not _closed(sold, g):
+        return KEPT
+    return _closed(sold, g) or ("" if _apart(sold.terms.alone, g) else ISOLATION)
+
+
 def serves(sold: Sold, g: Hosts) -> bool:
     """Whether such a host in service could ever hold the product, were it empty."""
     use = "baremetal" if sold.whole else "slices"
     size = g.slots if sold.whole else sold.least
     nic = g.exclusive.bit_count() if sold.exclusive_nic else g.slots
     return (
-        g.state in ("", KEPT, DRAINING, UNHEALTHY)
+        g.state in ("", KEPT, WINDOW, DRAINING, UNHEALTHY)
         and g.intended in ("any", use)
         and _versions(sold.terms, g)
         and min(g.slots, nic) >= size

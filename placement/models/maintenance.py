@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import RangeOperators
@@ -18,6 +18,15 @@ from placement.models.node import Node
 from tenants.models import Tenant
 
 OPEN = Q(state__in=[str(state) for state in states.OPEN_WINDOW])
+SETTLE_S: Final = 60
+"""Seconds between a look at free capacity and the row that is made of it, at most."""
+OPEN_THEN: Final = f"""
+   (n.free_until IS NULL OR CASE WHEN %(lasts)s::int IS NULL
+         THEN n.open_until > statement_timestamp()
+         ELSE n.free_until > statement_timestamp()
+                             + make_interval(secs => %(lasts)s::int + {SETTLE_S}) END)
+"""
+"""Whether node ``n`` is free of maintenance while it lasts; NULL: nobody knows how long."""
 
 
 class MaintenanceWindow(Stateful):

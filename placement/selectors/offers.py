@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from django.db import connection
 from django.db.models import QuerySet
 
 from placement.models import Image
+from placement.models.maintenance import OPEN_THEN, SETTLE_S
 from placement.selectors.part_offers import PartRoom, part_room
 from tenants.models import PARTS, Shape, Sku
 from tenants.models.catalogue import machine_of
 from tenants.selectors import price_now
 
-_OFFERS = """
+_OFFERS: Final = (
+    """
 SELECT s.name, s.title, s.description, s.shape, s.family, s.pool, s.slots_min, s.slots_max,
        rc.name, s.units_milli, s.exclusive_nic, s.isolation,
        s.part_profile, s.part_milli, s.part_memory_mib,
        coalesce(p.hour_micro, 0), coalesce(p.currency, 'USD'), a.nodes, a.slots, a.whole,
-       a.largest, a.ready
+       a.largest, a.ready, a.closing, a.shorter_s
   FROM tenants_sku s
   JOIN tenants_resourceclass rc ON rc.id = s.resource_class_id
   LEFT JOIN LATERAL (
@@ -45,26 +47,38 @@ SELECT s.name, s.title, s.description, s.shape, s.family, s.pool, s.slots_min, s
                            AND NOT (n.driver >= pt.driver_min AND n.runtime >= pt.runtime_min
                                     AND (pt.driver_below = '{}'
                                          OR (n.driver <> '{}' AND n.driver < pt.driver_below))))
-              ) AS ready
+              ) AS ready,
+              count(*) FILTER (WHERE t.closing AND n.free_count >= t.least) AS closing,
+              max(floor(extract(epoch FROM n.free_until - statement_timestamp())))
+                  FILTER (WHERE t.closing AND n.free_count >= t.least) AS shorter_s
          FROM placement_node n
          JOIN placement_pool pl ON pl.id = n.pool_id AND pl.name = s.pool
          JOIN placement_nodefamily f ON f.id = n.family_id AND f.name = s.family
         CROSS JOIN LATERAL (
-              SELECT n.schedulable AND n.takes IN (
-                         'any', CASE s.shape WHEN 'baremetal' THEN 'baremetal' ELSE 'slices' END
-                     ) AS takes) t
+              SELECT o.works AND o.stays AS takes, o.works AND NOT o.stays AS closing,
+                     CASE s.shape WHEN 'baremetal' THEN greatest(n.slot_count, 1)
+                                  ELSE s.slots_min END AS least
+                FROM (SELECT n.schedulable AND n.takes IN (
+                                 'any', CASE s.shape WHEN 'baremetal' THEN 'baremetal'
+                                                     ELSE 'slices' END) AS works,
+                             """
+    + OPEN_THEN
+    + """ AS stays) o) t
         WHERE n.intended <> CASE s.shape WHEN 'baremetal' THEN 'slices' ELSE 'baremetal' END
        ) a ON true
  WHERE s.state = 'published'
  ORDER BY s.name
 """
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
     """One SKU with its price and what of it is available now.
 
-    ``code`` says why nothing is available; it is empty when something is.
+    ``code`` says why nothing is available; it is empty when something is. ``closing_nodes`` have
+    room, but maintenance begins there before what is asked for would end; what ends by itself
+    within ``shorter_fits_s`` seconds may still be placed there (None where that helps nobody).
     """
 
     sku: str
@@ -89,6 +103,8 @@ class Offer:
     largest_fit: int
     code: str
     detail: str
+    closing_nodes: int = 0
+    shorter_fits_s: int | None = None
 
     @property
     def is_part(self) -> bool:
@@ -109,7 +125,7 @@ NO_ROOM = PartRoom()
 
 
 def _offer(row: tuple[Any, ...], parts: Mapping[str, PartRoom]) -> Offer:
-    *head, nodes, slots, whole, largest, ready = row
+    *head, nodes, slots, whole, largest, ready, closing, shorter_s = row
     shape, slots_min, slots_max = head[3], head[6], head[7]
     if shape == Shape.BAREMETAL:
         fit, least, count = (1 if whole else 0), 1, whole
@@ -117,7 +133,7 @@ def _offer(row: tuple[Any, ...], parts: Mapping[str, PartRoom]) -> Offer:
     elif shape in PARTS:
         room = parts.get(head[0], NO_ROOM)
         fit, least, count, slots = min(room.parts, 1), 1, len(room.nodes), room.parts
-        ready = room.ready
+        ready, closing, shorter_s = room.ready, len(room.closing), room.shorter_s
         detail = f"{room.parts} of them free on {count} nodes."
     else:
         fit, least, count = min(largest, slots_max), slots_min, nodes
@@ -129,16 +145,28 @@ def _offer(row: tuple[Any, ...], parts: Mapping[str, PartRoom]) -> Offer:
             detail = "No slot is cut so that it could ever give this: it is not sold."
     elif fit < least:
         code, fit = "sku_unavailable", 0
+    shorter = max(int(shorter_s) - SETTLE_S, 0) if shorter_s else None
+    if ready and closing:
+        detail = f"{detail} {_windows(closing, shorter)}"
     free = 0 if shape == Shape.BAREMETAL else int(slots)
-    values: tuple[Any, ...] = (*head, count, free, fit, code, detail)
+    values: tuple[Any, ...] = (*head, count, free, fit, code, detail, closing, shorter or None)
     return Offer(*values)
 
 
-def offer_list() -> list[Offer]:
-    """Every published SKU with what is available now (counts, never hosts)."""
-    parts = part_room()
+def _windows(nodes: int, shorter: int | None) -> str:
+    """What announced maintenance rules out."""
+    said = f"On {nodes} more node{'s' if nodes > 1 else ''} maintenance begins before it would end"
+    return f"{said}; for {shorter} seconds at most it fits there." if shorter else f"{said}."
+
+
+def offer_list(*, lasts_s: int | None = None) -> list[Offer]:
+    """Every published SKU with what is available now (counts, never hosts).
+
+    For a lease that ends by itself after ``lasts_s`` seconds; None: for one without an end.
+    """
+    parts = part_room(lasts_s=lasts_s)
     with connection.cursor() as cursor:
-        cursor.execute(_OFFERS)
+        cursor.execute(_OFFERS, {"lasts": lasts_s})
         return [_offer(row, parts) for row in cursor.fetchall()]
 
 

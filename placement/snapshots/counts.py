@@ -9,8 +9,9 @@ from gpuaas.kernel import prepared
 from placement.domain.fit import Want
 from placement.domain.reasons import Group
 from placement.domain.terms import Own
+from placement.models.maintenance import OPEN_THEN, SETTLE_S
 from placement.snapshots.keeping import Kept
-from placement.snapshots.places import LIVE, OPEN_THEN, SETTLE_S, Target
+from placement.snapshots.places import LIVE, Target
 
 SMALL = 200
 """Pools up to this many nodes are counted anew for every refusal."""

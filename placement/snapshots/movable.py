@@ -10,7 +10,8 @@ from uuid import UUID
 from django.db import connection
 
 from placement.domain.fit import Held, Place, Want
-from placement.snapshots.places import LIVE, OPEN_THEN, Target, params_of
+from placement.models.maintenance import OPEN_THEN
+from placement.snapshots.places import LIVE, Target, params_of
 
 MOST_HOSTS = 512
 MOST_PIECES = 512

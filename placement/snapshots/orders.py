@@ -16,7 +16,8 @@ from gpuaas.kernel import prepared
 from placement.domain.fit import Place
 from placement.domain.order import AllocationOrder
 from placement.domain.terms import FREE, Terms, merged
-from placement.snapshots.places import FENCED, HELD, OPEN_THEN, Target, held_of
+from placement.models.maintenance import OPEN_THEN
+from placement.snapshots.places import FENCED, HELD, Target, held_of
 from tenants.models.catalogue import machine_of
 
 MOST_SLOTS = 32_767

@@ -9,9 +9,10 @@ from gpuaas.kernel import prepared
 from placement.domain.fit import Want
 from placement.domain.parts import CutState
 from placement.domain.reasons import Group
+from placement.models.maintenance import OPEN_THEN
 from placement.snapshots.counts import KEPT_S, SMALL, key_of_census, params_of_census
 from placement.snapshots.keeping import Kept
-from placement.snapshots.places import LIVE, OPEN_THEN, Target
+from placement.snapshots.places import LIVE, Target
 
 _CENSUS: Final = (
     """

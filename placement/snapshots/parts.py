@@ -22,18 +22,28 @@ SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mas
     + " END, placement_cuts(n.num)"
 )
 _HOME: Final = " k.pool_id = %(pool)s AND k.family_id = %(family)s AND k.open AND "
+# Whether the host fits is asked of one slot after the other, in the order of the index: were the
+# hosts joined, the planner would rather read and sort all of them, as it guesses that few fit.
+_HOST_FITS: Final = " AND (SELECT " + FITS + " FROM placement_node n WHERE n.num = k.node_num)"
+_OF_ONE: Final = (
+    " CROSS JOIN LATERAL"
+    " (SELECT n.* FROM placement_node n WHERE n.num = one.node_num OFFSET 0) AS n"
+)
 _MIG: Final = (
     _COLUMNS
     + """
   FROM unnest(%(boards)s::text[], %(states)s::int[]) WITH ORDINALITY AS level(board, state, at)
  CROSS JOIN LATERAL (
-       SELECT n.* FROM placement_cutslot k JOIN placement_node n ON n.num = k.node_num
+       SELECT k.node_num FROM placement_cutslot k
         WHERE"""
     + _HOME
-    + "k.cut = 'mig' AND k.board = level.board AND k.state = level.state AND "
-    + FITS
+    + "k.cut = 'mig' AND k.board = level.board AND k.state = level.state"
+    + _HOST_FITS
     + """
-        ORDER BY k.node_num LIMIT %(limit)s::int + %(skip)s::int) AS n
+        ORDER BY k.node_num LIMIT %(limit)s::int + %(skip)s::int) AS one
+"""
+    + _OF_ONE
+    + """
  WHERE level.board = ANY (ARRAY(
            SELECT b FROM unnest(%(names)s::text[]) b
             WHERE EXISTS (SELECT FROM placement_cutslot k WHERE"""
@@ -42,28 +52,39 @@ _MIG: Final = (
  LIMIT %(limit)s::int OFFSET %(skip)s::int
 """
 )
+_SHARES: Final = (
+    """
+        SELECT k.node_num, k.free_milli FROM placement_cutslot k
+         WHERE"""
+    + _HOME
+    + """k.cut = 'share' AND k.free_milli >= %(milli)s::int
+           AND k.memory_mib - k.memory_used_mib >= %(memory)s::int"""
+    + _HOST_FITS
+    + " AND"
+)
+# The holder, which is the same in all, is named since nothing else makes the planner see that the
+# index has this order where it is null.
+_IN_ORDER: Final = (
+    " ORDER BY k.holder, k.free_milli, k.node_num LIMIT %(limit)s::int + %(skip)s::int"
+)
 _SHARE: Final = (
     _COLUMNS
     + """
-  FROM (VALUES (1), (2)) AS level(at)
- CROSS JOIN LATERAL (
-       (SELECT n.* FROM placement_cutslot k JOIN placement_node n ON n.num = k.node_num
-        WHERE level.at = 1 AND"""
-    + _HOME
-    + """k.cut = 'share' AND k.holder = %(tenant)s AND k.free_milli >= %(milli)s::int
-          AND k.memory_mib - k.memory_used_mib >= %(memory)s::int AND """
-    + FITS
+  FROM (SELECT 1 AS at, mine.* FROM ("""
+    + _SHARES
+    + " k.holder = %(tenant)s"
+    + _IN_ORDER
+    + """) AS mine
+        UNION ALL
+        SELECT 2 AS at, nobodys.* FROM ("""
+    + _SHARES
+    + " k.holder IS NULL"
+    + _IN_ORDER
+    + """) AS nobodys) AS one
+"""
+    + _OF_ONE
     + """
-        ORDER BY k.free_milli, k.node_num LIMIT %(limit)s::int + %(skip)s::int)
-       UNION ALL
-       (SELECT n.* FROM placement_cutslot k JOIN placement_node n ON n.num = k.node_num
-        WHERE level.at = 2 AND"""
-    + _HOME
-    + """k.cut = 'share' AND k.holder IS NULL AND k.free_milli >= %(milli)s::int
-          AND k.memory_mib >= %(memory)s::int AND """
-    + FITS
-    + """
-        ORDER BY k.free_milli, k.node_num LIMIT %(limit)s::int + %(skip)s::int)) AS n
+ ORDER BY one.at, one.free_milli, one.node_num
  LIMIT %(limit)s::int OFFSET %(skip)s::int
 """
 )

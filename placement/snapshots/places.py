@@ -12,6 +12,7 @@ from gpuaas.kernel import prepared
 from placement.domain.fit import Held, Place, Want
 from placement.domain.parts import CutState
 from placement.domain.terms import Alone, Own
+from placement.models.maintenance import OPEN_THEN
 
 ANYWHERE = Near()
 LIVE: Final = "('reserved', 'active', 'releasing', 'cleanup_blocked')"
@@ -21,15 +22,6 @@ FENCED: Final = (
 """Whether any live claim was promised to share nothing: only then it matters who holds what."""
 HELD: Final = "placement_held(n.num, n.slot_count, n.fabric)"
 """Who holds what on node ``n``, as ``held_of`` reads it."""
-SETTLE_S: Final = 60
-"""Seconds between a look at free capacity and the row that is made of it, at most."""
-OPEN_THEN: Final = f"""
-   (n.free_until IS NULL OR CASE WHEN %(lasts)s::int IS NULL
-         THEN n.open_until > statement_timestamp()
-         ELSE n.free_until > statement_timestamp()
-                             + make_interval(secs => %(lasts)s::int + {SETTLE_S}) END)
-"""
-"""Whether node ``n`` is free of maintenance while it lasts; NULL: nobody knows how long."""
 _WITHIN: Final = """
        (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
    AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))

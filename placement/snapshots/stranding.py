@@ -8,14 +8,29 @@ from typing import Any, Final
 
 from django.db import connection
 
-from placement.domain.stranding import DRAINING, KEPT, MAINTENANCE, UNHEALTHY, Hosts, Sold
+from placement.domain.part_stranding import CutSlots, SoldPart
+from placement.domain.parts import KINDS, PartAsk
+from placement.domain.stranding import (
+    CLEANUP,
+    DRAINING,
+    KEPT,
+    MAINTENANCE,
+    UNHEALTHY,
+    WINDOW,
+    Hosts,
+    Sold,
+)
 from placement.domain.terms import merged
 from placement.snapshots.places import LIVE
 
+WHOLE: Final = ("gpu_slice", "baremetal")
+SHAPES: Final = dict(zip(("mig", "gpu_share"), KINDS, strict=True))
+"""The shapes that are parts, and the kinds of their parts."""
+PARTS: Final = tuple(SHAPES)
 Home = tuple[str, str]
 """Names of a pool and a family."""
 
-_HOSTS: Final = (
+_HOST: Final = (
     """
 WITH slot AS (
     SELECT s.node_id, bit_or(1::bigint << s.index) AS whole
@@ -45,7 +60,7 @@ drained AS (
                AS mask
       FROM placement_nodedrain d WHERE d.ended_at IS NULL GROUP BY d.node_id),
 host AS (
-    SELECT p.name AS pool, f.name AS family, n.slot_count, n.free_mask, n.layout,
+    SELECT n.num, p.name AS pool, f.name AS family, n.slot_count, n.free_mask, n.layout,
            n.exclusive_mask, n.takes AS intended, n.driver, n.runtime,
            n.num = ANY (%(kept)s) AS kept,
            CASE WHEN n.schedulable AND (n.open_until IS NULL
@@ -54,7 +69,10 @@ host AS (
                               WHERE m.host_id = n.id AND m.ended_at IS NULL) THEN '"""
     + KEPT
     + """'
-                WHEN n.schedulable OR n.state IN ('maintenance', 'quarantined') THEN '"""
+                WHEN n.schedulable THEN '"""
+    + WINDOW
+    + """'
+                WHEN n.state IN ('maintenance', 'quarantined') THEN '"""
     + MAINTENANCE
     + """'
                 WHEN coalesce(drained.whole, false) THEN '"""
@@ -79,6 +97,11 @@ host AS (
       LEFT JOIN domain ON domain.fabric = n.fabric AND n.fabric <> ''
       LEFT JOIN drained ON drained.node_id = n.id
      WHERE n.state IN ('ready', 'maintenance', 'quarantined') AND n.slot_count > 0)
+"""
+)
+_HOSTS: Final = (
+    _HOST
+    + """
 SELECT pool, family, count(*), slot_count, free_mask, layout, exclusive_mask, intended, driver,
        runtime, kept, state, mask & every, promised, closed, domain_held,
        bit_count((whole & ~mask)::bit(64))::int,
@@ -90,8 +113,33 @@ SELECT pool, family, count(*), slot_count, free_mask, layout, exclusive_mask, in
           bit_count((drained & whole & ~mask & ~blocked & ~free_mask)::bit(64))
 """
 )
+_CUTS: Final = (
+    _HOST
+    + """
+SELECT h.pool, h.family, count(*), h.slot_count, 1::bigint << k.slot_index, h.layout,
+       h.exclusive_mask, h.intended, h.driver, h.runtime, h.kept,
+       CASE WHEN h.state <> '' THEN h.state WHEN k.open THEN ''
+            WHEN h.drained >> k.slot_index & 1 = 1 THEN '"""
+    + DRAINING
+    + """'
+            WHEN s.state = 'blocked' OR EXISTS (
+                 SELECT FROM placement_slotresidue r
+                  WHERE r.slot_id = s.id AND r.state = 'found') THEN '"""
+    + CLEANUP
+    + "' ELSE '"
+    + UNHEALTHY
+    + """' END,
+       h.mask & h.every, h.promised, h.closed, h.domain_held,
+       k.cut, k.board, k.state, k.free_milli, k.memory_mib, k.memory_used_mib,
+       k.holder IS NOT NULL
+  FROM host h JOIN placement_cutslot k ON k.node_num = h.num
+  JOIN placement_slot s ON s.id = k.slot_id
+ GROUP BY 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23
+"""
+)
 _SOLD: Final = """
 SELECT s.name, s.pool, s.family, s.shape, s.slots_min, s.slots_max, s.exclusive_nic,
+       s.part_profile, s.part_milli, s.part_memory_mib,
        coalesce((SELECT json_agg(json_build_object(
                      'alone', t.alone, 'own', '', 'driver_min', t.driver_min,
                      'driver_below', t.driver_below, 'runtime_min', t.runtime_min,
@@ -99,7 +147,7 @@ SELECT s.name, s.pool, s.family, s.shape, s.slots_min, s.slots_max, s.exclusive_
                    FROM placement_placementterms t
                   WHERE t.about IN ('sku:' || s.name, 'pool:' || s.pool)), '[]'::json)::text
   FROM tenants_sku s
- WHERE s.state = 'published' AND s.shape IN ('gpu_slice', 'baremetal')
+ WHERE s.state = 'published' AND s.shape = ANY (%(shapes)s)
    AND (%(sku)s = '' OR s.name = %(sku)s) ORDER BY s.name
 """
 
@@ -115,6 +163,17 @@ def idle_hosts(kept: Iterable[int] = ()) -> dict[Home, list[Hosts]]:
         cursor.execute(_HOSTS, {"kept": list(kept)})
         for row in cursor.fetchall():
             found.setdefault((row[0], row[1]), []).append(_hosts(row))
+    return found
+
+
+def cut_slots(kept: Iterable[int] = ()) -> dict[Home, list[CutSlots]]:
+    """The slots that are sold in parts, in groups that are alike, by their home."""
+    found: dict[Home, list[CutSlots]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_CUTS, {"kept": list(kept)})
+        for row in cursor.fetchall():
+            host, cut = _hosts((*row[:16], 1, 0)), row[16:]
+            found.setdefault((row[0], row[1]), []).append(CutSlots(row[2], host, *cut))
     return found
 
 
@@ -146,9 +205,6 @@ def sold_now(sku: str = "") -> list[tuple[Home, Sold]]:
 
     Its terms are those of the product and of its pool.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(_SOLD, {"sku": sku})
-        rows = cursor.fetchall()
     return [
         (
             (pool, family),
@@ -160,5 +216,31 @@ def sold_now(sku: str = "") -> list[tuple[Home, Sold]]:
                 terms=merged(json.loads(terms)),
             ),
         )
-        for name, pool, family, shape, least, most, nic, terms in rows
+        for name, pool, family, shape, least, most, nic, *_, terms in _sold(sku, WHOLE)
     ]
+
+
+def parts_sold_now(sku: str = "") -> list[tuple[Home, SoldPart]]:
+    """The same of every published product that is a part of a GPU, or of one."""
+    return [
+        (
+            (pool, family),
+            SoldPart(
+                PartAsk(*_ask(shape, profile, milli, memory)),
+                Sold(sku=name, least=1, most=1, terms=merged(json.loads(terms))),
+            ),
+        )
+        for name, pool, family, shape, *_, profile, milli, memory, terms in _sold(
+            sku, tuple(SHAPES)
+        )
+    ]
+
+
+def _ask(shape: str, profile: str, milli: int | None, memory: int | None) -> tuple[Any, ...]:
+    return SHAPES[shape], profile, milli or 0, memory or 0
+
+
+def _sold(sku: str, shapes: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(_SOLD, {"sku": sku, "shapes": list(shapes)})
+        return list(cursor.fetchall())

@@ -351,13 +351,36 @@ def test_fragmentation_is_listed_in_short_and_described_with_what_would_help(
         "stranded": [{"cause": "draining", "slots": 1, "help": "End the drain."}],
         "free_by_host": [{"free": 3, "hosts": 1}],
     }
-    server.on("GET", "/fragmentation", {"items": [account]})
+    server.on("GET", "/fragmentation", {"items": [account], "parts": []})
     listed = run("fragmentation", "list").stdout
     assert "4:0/1" in listed
     assert "draining 1" in listed
     told = run("fragmentation", "describe", "h100.slice").stdout
     assert "4 slots: 0 now, 1 if gathered" in told
     assert "1 slots: draining. End the drain." in told
+
+
+def test_parts_of_gpus_are_listed_and_described_with_what_strands_them(
+    run: Run, server: FakeServer
+) -> None:
+    account = {
+        "sku": "h100.3g",
+        "part": "3g.40gb",
+        "cut_slots": 2,
+        "idle_milli": 1875,
+        "open_milli": 1500,
+        "parts_now": 3,
+        "largest_fit": "7g.80gb",
+        "fits": [{"part": "3g.40gb", "now": 3, "ideal": 3}],
+        "stranded": [{"cause": "free_milli", "milli": 375, "help": "Sell a smaller part."}],
+    }
+    server.on("GET", "/fragmentation", {"items": [], "parts": [account]})
+    listed = run("fragmentation", "parts").stdout
+    assert "7g.80gb" in listed
+    assert "free_milli 375" in listed
+    told = run("fragmentation", "describe", "h100.3g").stdout
+    assert "3g.40gb: 3 now, 3 at most if gathered" in told
+    assert "0.375 GPUs: free_milli. Sell a smaller part." in told
 
 
 def test_a_plan_of_moves_is_shown_with_its_hosts_before_and_after(

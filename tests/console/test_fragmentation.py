@@ -6,7 +6,7 @@ import pytest
 
 from placement.services import nodes
 from tests.api.client import operator_caller
-from tests.builders import OPERATOR
+from tests.builders import BOTH_KINDS, OPERATOR, a_host, a_parts_catalogue, cut_slots
 from tests.console.conftest import Fleet
 
 pytestmark = pytest.mark.django_db
@@ -38,3 +38,24 @@ def test_operators_read_the_same_numbers_over_rest_and_in_the_metrics(fleet: Fle
     assert 'gpuaas_largest_fit_slots{pool="default",sku="h100.slice"} 4.0' in text
     assert 'gpuaas_slots_stranded{cause="draining",pool="default",sku="h100.slice"} 1.0' in text
     assert 'gpuaas_slots_open{pool="default",sku="h100.slice"} 4.0' in text
+
+
+def test_parts_of_gpus_are_told_on_the_page_over_rest_and_in_the_metrics(fleet: Fleet) -> None:
+    a_parts_catalogue()
+    cut_slots(a_host("parts-1", parts=BOTH_KINDS), "mig", 0, 1)
+    operator = operator_caller()
+    items = operator.get("/fragmentation?sku=h100.3g").json()
+    assert items["items"] == []
+    (told,) = items["parts"]
+    assert (told["part"], told["cut_slots"], told["parts_now"]) == ("3g.40gb", 2, 4)
+    assert (told["idle_milli"], told["open_milli"], told["largest_fit"]) == (2000, 2000, "7g.80gb")
+    assert {"part": "1g.10gb", "now": 14, "ideal": 14} in told["fits"]
+    shares = operator.get("/fragmentation?sku=h100.tenth").json()["parts"][0]
+    assert [(one["cause"], one["milli"]) for one in shares["stranded"]] == [("cut_otherwise", 2000)]
+    html = fleet.browser().get("/console/fragmentation/").content.decode()
+    assert "4 of 3g.40gb fit now" in html
+    assert "Of 2000 thousandths of cut GPUs: 2000 free for 3g.40gb" in html
+    text = fleet.browser().get("/metrics").content.decode()
+    assert 'gpuaas_parts_open{pool="default",sku="h100.3g"} 4.0' in text
+    line = 'gpuaas_parts_stranded_milli{cause="cut_otherwise",pool="default",sku="h100.tenth"}'
+    assert f"{line} 2000.0" in text

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from admission.models import AdmissionRequest, Workload
-from gpuaas.kernel import outbox, workflow
+from gpuaas.kernel import clock, outbox, workflow
 from gpuaas.kernel.errors import ProductError
 from gpuaas.kernel.models import Event, WorkflowRun
 from placement.models import Allocation, Defragmentation, Node, Pool
@@ -20,6 +21,8 @@ from placement.services.defrag import (
     policy_of,
     policy_set,
 )
+from placement.services.maintenance import Selector, window_cancel, window_plan
+from placement.services.nodes import node_drain
 from placement.services.queue import cycle_sweep
 from placement.services.workloads import workload_scale, workload_stop
 from tenants.models import SlaTier
@@ -312,3 +315,43 @@ def test_with_room_already_there_is_nothing_to_do() -> None:
     assert place.where("web") == ["host-1"]
     assert code_of(lambda: defrag_plan(sku="h100.slice", slots=9)) == "invalid_request"
     assert code_of(lambda: defrag_plan(sku="none")) == "not_found"
+
+
+def test_nothing_is_moved_into_a_window_of_maintenance_or_onto_a_host_that_is_drained() -> None:
+    place = Spread("web")
+    allowed()
+    assert defrag_plan(sku="h100.slice").possible
+    target = place.hosts[1].node
+    starts = clock.db_now() + timedelta(hours=2)
+    window = window_plan(
+        selector=Selector(nodes=("host-2",)),
+        starts_at=starts,
+        ends_at=starts + timedelta(hours=1),
+        reason="firmware",
+        actor=OPERATOR,
+    )[0]
+    assert not defrag_plan(sku="h100.slice").possible, "the window comes before its work ends"
+    window_cancel(window_id=window.pk, reason="not needed", actor=OPERATOR)
+    plan = defrag_plan(sku="h100.slice")
+    assert plan.possible
+    node_drain(node_id=target.pk, reason="work", actor=OPERATOR)
+    assert not defrag_plan(sku="h100.slice").possible
+    assert code_of(lambda: place.begin(plan)) == "defrag_no_plan"
+
+
+def test_a_run_stops_where_maintenance_was_planned_meanwhile() -> None:
+    place = Spread("web")
+    allowed()
+    run = place.begin(defrag_plan(sku="h100.slice"))
+    starts = clock.db_now() + timedelta(hours=2)
+    window_plan(
+        selector=Selector(nodes=("host-2",)),
+        starts_at=starts,
+        ends_at=starts + timedelta(hours=1),
+        reason="firmware",
+        actor=OPERATOR,
+    )
+    place.settle()
+    run.refresh_from_db()
+    assert (run.state, place.where("web")) == ("failed", ["host-1"])
+    assert Defragmentation.objects.get().outcome == "stopped"

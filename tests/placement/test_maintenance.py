@@ -12,11 +12,23 @@ from gpuaas.kernel.errors import InvalidRequest
 from gpuaas.kernel.models import Event
 from placement.errors import SkuUnavailable, WindowOverlaps
 from placement.models import Allocation, MaintenanceWindow, Node, NodeDrain, Notice
+from placement.selectors.offers import offer_list
 from placement.services import maintenance, nodes
 from placement.services.durations import durations_sweep
 from placement.services.maintenance import Selector
 from placement.states import WindowState
-from tests.builders import OPERATOR, Host, TenantWorld, a_catalogue, a_host, a_tenant, drive_all
+from tests.builders import (
+    BOTH_KINDS,
+    OPERATOR,
+    Host,
+    TenantWorld,
+    a_catalogue,
+    a_host,
+    a_parts_catalogue,
+    a_tenant,
+    cut_slots,
+    drive_all,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -361,3 +373,37 @@ def test_windows_that_run_on_hide_neither_the_next_nor_what_is_left_over(
     due.refresh_from_db()
     assert due.state == "active"
     assert not NodeDrain.objects.filter(node_id=over.node_id, ended_at__isnull=True).exists()
+
+
+def test_an_offer_is_for_how_long_it_is_asked_and_says_what_maintenance_rules_out(
+    acme: TenantWorld, host: Host
+) -> None:
+    a_host("n2")
+    planned("n1", after=10 * HOUR)
+    offers = {offer.sku: offer for offer in offer_list()}
+    endless = offers["h100.slice"]
+    assert (endless.available_slots, endless.available_nodes, endless.code) == (8, 1, "")
+    assert endless.closing_nodes == 1
+    assert endless.shorter_fits_s is not None
+    assert 9.9 * 3600 < endless.shorter_fits_s <= 10 * 3600 - 60
+    assert "On 1 more node maintenance begins" in endless.detail
+    assert (offers["h100.node"].available_nodes, offers["h100.node"].closing_nodes) == (1, 1)
+    brief = {offer.sku: offer for offer in offer_list(lasts_s=9 * 3600)}["h100.slice"]
+    assert (brief.available_slots, brief.closing_nodes, brief.shorter_fits_s) == (16, 0, None)
+    acme.order(slots=8, max_duration_s=endless.shorter_fits_s - 5)
+    nodes.node_drain(node_id=Node.objects.get(name="n2").pk, reason="work", actor=OPERATOR)
+    gone = {offer.sku: offer for offer in offer_list()}["h100.node"]
+    assert (gone.code, gone.largest_fit) == ("sku_unavailable", 0)
+
+
+def test_parts_before_a_window_are_offered_for_as_long_as_they_last_and_no_longer(
+    acme: TenantWorld,
+) -> None:
+    a_parts_catalogue()
+    cut_slots(a_host("n1", parts=BOTH_KINDS), "mig", 0)
+    planned("n1", after=10 * HOUR)
+    offers = {offer.sku: offer for offer in offer_list()}
+    assert (offers["h100.1g"].available_slots, offers["h100.1g"].code) == (0, "sku_unavailable")
+    assert offers["h100.1g"].closing_nodes == 1
+    brief = {offer.sku: offer for offer in offer_list(lasts_s=3600)}["h100.1g"]
+    assert (brief.available_slots, brief.code, brief.closing_nodes) == (7, "", 0)

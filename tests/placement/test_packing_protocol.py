@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from collections import Counter
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import packing
-from benchmarks.openb import copies_until, read_nodes, read_pods, seeds_of
+from benchmarks.openb import TraceError, copies_until, read_nodes, read_pods, seeds_of, trace_of
 from placement.domain.demand import Bundle
+from placement.domain.packing import Host
 
 TRACES = Path(
     os.environ.get(
@@ -52,14 +54,100 @@ def test_a_file_without_models_lets_any_model_do(tmp_path: Path) -> None:
     assert read_pods(path) == [Bundle(1, 2, 8, 1000)]
 
 
-def test_a_missing_column_and_a_bad_line_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    path.write_text("name,cpu_milli\np,1\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"x\.csv has no column memory_mib, num_gpu, gpu_milli"):
+HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name,cpu_milli\np,1\n", "line 1: it has no column memory_mib, num_gpu, gpu_milli"),
+        ("", "it is empty; line 1 names the columns cpu_milli"),
+        (HEAD, "there are no tasks below line 1"),
+        (HEAD + "p,1,1,2,500,\n", "line 2, column gpu_milli: several GPUs are taken whole"),
+        (HEAD + "p,1,1,1,0,\n", "line 2, column gpu_milli: a GPU is taken in parts"),
+        (HEAD + "p,1,1,0,300,\n", "line 2, column gpu_milli: a share needs one GPU"),
+        (HEAD + "p,1,1,1,1001,\n", "column gpu_milli: '1001' is not a whole number of 0 to 1000"),
+        (HEAD + "p,1,1,1,1000,\nq,-5,1,1,1000,\n", "line 3, column cpu_milli: '-5' is not a whole"),
+        (HEAD + "p,1,1.5,1,1000,\n", "line 2, column memory_mib: '1.5' is not a whole number"),
+        (HEAD + "p,1,1,1\n", "line 2, column gpu_milli: it is empty or missing"),
+        (HEAD + "p,1,1,1,1000,A,B,C\n", "line 2: it has more cells than line 1"),
+        (HEAD + "p,1,1,0,0,\n", "column num_gpu: no task asks for a GPU"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_with_its_line_and_column(
+    text: str,
+    said: str,
+    tmp_path: Path,
+    files: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(TraceError) as caught:
         read_pods(path)
-    path.write_text(PODS + "p3,1,1,2,500,,\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"x\.csv, line 5: several GPUs are taken whole"):
+    assert str(caught.value).startswith("odd.csv")
+    assert said in str(caught.value)
+    assert packing.main(["--nodes", str(files[0]), "--pods", str(path), "--seeds", "1"]) == 2
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["file"], told["line"], told["column"]) == (
+        "odd.csv",
+        caught.value.line,
+        caught.value.column,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sn,cpu_milli\nn,1\n", "line 1: it has no column memory_mib, gpu, model"),
+        ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,two,A\n", "line 2, column gpu: 'two' is not"),
+        ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,A\n", "column gpu: no host has a GPU"),
+        ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,1,\n", "line 2, column model: it is empty"),
+    ],
+)
+def test_what_is_wrong_with_the_hosts_is_told_as_well(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "hosts.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(TraceError) as caught:
+        read_nodes(path)
+    assert said in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"none\.csv: it cannot be read"):
+        read_pods(tmp_path / "none.csv")
+    path = tmp_path / "raw.csv"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(TraceError, match="it is not UTF-8 text: byte 0"):
         read_pods(path)
+
+
+def test_gzip_windows_line_ends_and_a_byte_order_mark_are_read_the_same(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    plain = read_pods(files[1])
+    text = PODS.replace("\n", "\r\n").encode("utf-8-sig")
+    windows, packed = tmp_path / "pods_win.csv", tmp_path / "pods_tiny.csv.gz"
+    windows.write_bytes(text)
+    packed.write_bytes(gzip.compress(text))
+    assert read_pods(windows) == read_pods(packed) == plain
+    assert trace_of(packed) == "tiny"
+
+
+def test_what_fits_on_no_host_is_dropped_and_the_rest_is_placed(tmp_path: Path) -> None:
+    hosts = [Host("n", "A", 8_000, 8_000, (1000, 1000))]
+    pods = [
+        Bundle(1000, 100, 1, 1000, frozenset({"unknown-model"})),
+        Bundle(1000, 100, 8, 1000),
+        Bundle(99_000, 100, 1, 500),
+        Bundle(500, 10),
+        Bundle(500, 10, 2, 1000),
+        *(Bundle(10, 1, 1, milli) for milli in (1, 999)),
+    ]
+    one = packing.run(hosts, pods, trace="odd", seed=1)
+    assert one.tasks == len(pods)
+    assert one.dropped["8"] == 1
+    assert 0 < one.allocated <= 100
 
 
 def test_all_tasks_and_copies_are_asked_for_until_the_requests_suffice() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from gpuaas.api.fields import Flag, Input, Output, Text, Whole
+from gpuaas.api.fields import Flag, Input, Output, Query, Text, Whole
+from placement.services.durations import LEAST_S, MOST_S
 from tenants.models import Shape
 from tenants.states import SkuState
 
@@ -149,6 +150,20 @@ class OfferOut(Output):
     largest_fit = serializers.IntegerField(help_text="The largest request that fits one node now.")
     reason = serializers.CharField(allow_blank=True, help_text="The code when nothing is free.")
     detail = serializers.CharField(allow_blank=True)
+    closing_nodes = serializers.IntegerField(
+        help_text="Nodes with room on which maintenance begins before a lease would end."
+    )
+    shorter_fits_s = serializers.IntegerField(
+        allow_null=True, help_text="A lease of at most so many seconds may be placed there."
+    )
+
+
+class OfferQuery(Query):
+    """For a lease that ends by itself; without it, for one that has no end."""
+
+    max_duration_s = serializers.IntegerField(
+        required=False, min_value=LEAST_S, max_value=MOST_S, help_text="How long it would last."
+    )
 
 
 class OfferList(Output):

@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from gpuaas.api.fields import Id, Input, JsonObject, Output, Query, Text, Whole
 from gpuaas.api.serializers.common import ActorOut, OwnField, Reasoned
+from placement.domain.part_stranding import PART_CAUSES
 from placement.domain.stranding import CAUSES
 from placement.domain.terms import Alone
 
@@ -54,10 +55,45 @@ class FragmentationOut(Output):
     free_by_host = FreeByHost(many=True)
 
 
+class PartFitOut(Output):
+    """How many parts of a size fit now, and at most if what is open stood together."""
+
+    part = serializers.CharField()
+    now = serializers.IntegerField()
+    ideal = serializers.IntegerField()
+
+
+class PartStrandedOut(Output):
+    """Idle capacity of no use to a part, by cause."""
+
+    cause = serializers.ChoiceField(choices=list(PART_CAUSES))
+    milli = serializers.IntegerField(help_text="Thousandths of a GPU.")
+    help = serializers.CharField(help_text="What would help.")
+
+
+class PartFragmentationOut(Output):
+    """One product that is a part of a GPU: thousandths of the GPUs that are cut."""
+
+    sku = serializers.CharField()
+    pool = serializers.CharField()
+    family = serializers.CharField()
+    part = serializers.CharField(help_text="The profile, or the share with its memory.")
+    cut_slots = serializers.IntegerField(help_text="Slots of its home that are cut, in any way.")
+    idle_milli = serializers.IntegerField(help_text="What of them nobody holds.")
+    open_milli = serializers.IntegerField(help_text="What of it the product may use.")
+    parts_now = serializers.IntegerField(help_text="How many of it fit now.")
+    largest_fit = serializers.CharField(
+        allow_blank=True, help_text="The largest part of its kind that fits now."
+    )
+    fits = PartFitOut(many=True, help_text="Of a MIG product every profile of the boards.")
+    stranded = PartStrandedOut(many=True)
+
+
 class FragmentationList(Output):
-    """Every published product, by name."""
+    """Every published product, by name: of slots and hosts, and of parts of GPUs."""
 
     items = FragmentationOut(many=True)
+    parts = PartFragmentationOut(many=True)
 
 
 class FragmentationQuery(Query):

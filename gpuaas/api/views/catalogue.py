@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpuaas.api.base import OperatorView, StaticView, TenantView
-from gpuaas.api.fields import Paged, Query
+from gpuaas.api.fields import Paged
 from gpuaas.api.pagination import page
 from gpuaas.api.serializers import catalogue as wire
 from gpuaas.api.serializers.common import Reasoned, page_of
@@ -172,14 +172,14 @@ class Offers(TenantView):
     @extend_schema(
         operation_id="offer_list",
         tags=["catalogue"],
-        parameters=[Query],
+        parameters=[wire.OfferQuery],
         responses=wire.OfferList,
     )
     def get(self, request: Request) -> Response:
         """Every published product with its price, what is free now, and why when nothing is."""
-        Query.read(request.query_params)
+        query = wire.OfferQuery.read(request.query_params)
         with platform_scope():
-            offers = placement_selectors.offer_list()
+            offers = placement_selectors.offer_list(lasts_s=query.get("max_duration_s"))
         items = [
             {
                 "sku": offer.sku,
@@ -206,6 +206,8 @@ class Offers(TenantView):
                 "largest_fit": offer.largest_fit,
                 "reason": offer.code,
                 "detail": offer.detail,
+                "closing_nodes": offer.closing_nodes,
+                "shorter_fits_s": offer.shorter_fits_s,
             }
             for offer in offers
         ]

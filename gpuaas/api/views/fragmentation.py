@@ -10,7 +10,12 @@ from rest_framework.response import Response
 
 from gpuaas.api.base import OperatorView
 from gpuaas.api.serializers import placement as wire
-from placement.services.fragmentation import Account, fragmentation_list
+from placement.services.fragmentation import (
+    Account,
+    PartAccount,
+    fragmentation_list,
+    part_fragmentation_list,
+)
 
 
 def account_shown(account: Account) -> dict[str, Any]:
@@ -34,6 +39,26 @@ def account_shown(account: Account) -> dict[str, Any]:
     }
 
 
+def part_account_shown(account: PartAccount) -> dict[str, Any]:
+    """The representation of the account of a product that is a part."""
+    found = account.found
+    return {
+        "sku": found.sku,
+        "pool": account.pool,
+        "family": account.family,
+        "part": found.part,
+        "cut_slots": found.cut_slots,
+        "idle_milli": found.idle,
+        "open_milli": found.open,
+        "parts_now": found.now,
+        "largest_fit": found.largest,
+        "fits": [{"part": f.part, "now": f.now, "ideal": f.ideal} for f in found.fits],
+        "stranded": [
+            {"cause": cause, "milli": milli, "help": text} for cause, milli, text in account.helps()
+        ],
+    }
+
+
 class Fragmentation(OperatorView):
     """Idle capacity by product."""
 
@@ -48,5 +73,7 @@ class Fragmentation(OperatorView):
     def get(self, request: Request) -> Response:
         """Of each published product: what is idle, what fits, and what strands the rest."""
         query = wire.FragmentationQuery.read(request.query_params)
-        items = [account_shown(one) for one in fragmentation_list(query.get("sku", ""))]
-        return Response(wire.FragmentationList({"items": items}).data)
+        sku = query.get("sku", "")
+        items = [account_shown(one) for one in fragmentation_list(sku)]
+        parts = [part_account_shown(one) for one in part_fragmentation_list(sku)]
+        return Response(wire.FragmentationList({"items": items, "parts": parts}).data)

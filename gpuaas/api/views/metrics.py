@@ -25,6 +25,7 @@ from gpuaas.kernel.models import Delivery, SweepFault, WorkflowRun
 from gpuaas.kernel.models.work import ENDED
 from gpuaas.kernel.notify import hub
 from placement import selectors
+from placement.domain.part_stranding import PART_CAUSES
 from placement.domain.stranding import CAUSES
 from placement.models import (
     Allocation,
@@ -34,7 +35,7 @@ from placement.models import (
     NodeTask,
     Pool,
 )
-from placement.services.fragmentation import fragmentation_list
+from placement.services.fragmentation import fragmentation_list, part_fragmentation_list
 from placement.states import WindowState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -157,6 +158,26 @@ class Collector:
             for cause in CAUSES:
                 stranded.add_metric([*where, cause], found.causes.get(cause, 0))
         yield from (free, idle, largest, stranded)
+        yield from self._parts()
+
+    def _parts(self) -> Iterator[Metric]:
+        labels = ["sku", "pool"]
+        free = GaugeMetricFamily("gpuaas_parts_open", "Parts that fit now", labels=labels)
+        idle = GaugeMetricFamily(
+            "gpuaas_parts_idle_milli", "Thousandths of cut GPUs that nobody holds", labels=labels
+        )
+        stranded = GaugeMetricFamily(
+            "gpuaas_parts_stranded_milli",
+            "Idle thousandths of cut GPUs of no use, by cause",
+            labels=[*labels, "cause"],
+        )
+        for account in part_fragmentation_list():
+            found, where = account.found, [account.found.sku, account.pool]
+            free.add_metric(where, found.now)
+            idle.add_metric(where, found.idle)
+            for cause in PART_CAUSES:
+                stranded.add_metric([*where, cause], found.causes.get(cause, 0))
+        yield from (free, idle, stranded)
 
     def _tasks(self) -> Metric:
         family = GaugeMetricFamily(

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuaas.cli import describe
+from gpuaas.cli.commands.allocations import MaxDuration, seconds
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import OFFER, SKU
 from gpuaas.cli.listing import All, Limit, show_list
@@ -32,13 +33,19 @@ def register(app: typer.Typer) -> None:
             str | None,
             typer.Option("--shape", help="Only gpu_slice, baremetal, mig or gpu_share."),
         ] = None,
+        max_duration: MaxDuration = "",
         limit: Limit = None,
         everything: All = False,
     ) -> None:
-        """Show what can be had now: price, units available, and the largest single fit."""
+        """Show what can be had now: price, units available, and the largest single fit.
+
+        A lease without an end keeps clear of announced maintenance; one with --max-duration fits
+        before it.
+        """
         show_list(
             session,
             OFFER,
+            max_duration_s=seconds(max_duration),
             limit=limit,
             everything=everything,
             keep=lambda item: shape is None or item.get("shape") == shape,

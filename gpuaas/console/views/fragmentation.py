@@ -5,13 +5,16 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 
 from gpuaas.console.pages import ConsolePage
-from gpuaas.console.spread import bar, histogram, parts_of
+from gpuaas.console.spread import bar, histogram, part_bar, parts_of, stretches_of
 from gpuaas.ui.frame import Crumb
-from placement.services.fragmentation import fragmentation_list
+from placement.services.fragmentation import fragmentation_list, part_fragmentation_list
 
 
 class Fragmentation(ConsolePage):
-    """Every published product: a bar, the hosts by open slots, and tables that say the same."""
+    """Every published product: a bar, the hosts by open slots, and tables that say the same.
+
+    Products that are parts of GPUs have bars of the GPUs that are cut.
+    """
 
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
@@ -32,5 +35,15 @@ class Fragmentation(ConsolePage):
                     "helps": one.helps(),
                 }
                 for one in accounts
+            ],
+            parts=[
+                {
+                    "account": one,
+                    "found": one.found,
+                    "bar": part_bar(one.found),
+                    "stretches": [part for part in stretches_of(one.found) if part.slots],
+                    "helps": one.helps(),
+                }
+                for one in part_fragmentation_list()
             ],
         )
