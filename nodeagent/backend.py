@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from nodeagent.protocol import (
     BaremetalProvisionParams,
     BaremetalReleaseParams,
+    BurnInParams,
+    BurnInResult,
     Condition,
     ObservedDevices,
     ObservedVm,
@@ -107,6 +109,12 @@ class Backend(Protocol):
         progress: Progress,
     ) -> ProvisionResult:
         """Make the VM or install the host. Raises BackendError."""
+
+    async def burn_in(self, params: BurnInParams, progress: Progress) -> BurnInResult:
+        """Put idle GPUs under load and say how they stood it, within the task's limit.
+
+        Raises BackendError: burn_in_overdue where it did not end in time.
+        """
 
     async def release(
         self,

@@ -30,6 +30,7 @@ from nodeagent.protocol import (
     LeaseRequest,
     RefusalCode,
     SignedTask,
+    TaskKind,
 )
 from nodeagent.reporting import Reporter
 from nodeagent.telemetry.sending import Feed, TelemetrySender
@@ -193,7 +194,7 @@ class Agent:
             if entry is not None and entry.epoch == verified.envelope.lease_epoch:
                 # The same lease twice. Its work is under way, or its result is being delivered.
                 return
-            if verified.allocation_id is not None:
+            if verified.envelope.kind is not TaskKind.DISCOVER:
                 verify_devices(verified, self.backend.topology(), self.backend.observe())
         except TaskRefused as refusal:
             await self._refuse(signed, refusal)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from nodeagent.identity import Identity
 from nodeagent.journal import Journal
 from nodeagent.protocol import (
     PROVISION_KINDS,
+    BurnInParams,
     CandidateSlot,
     DeviceMode,
     RefusalCode,
@@ -109,6 +110,9 @@ def verify_devices(task: VerifiedTask, report: TopologyReport, seen: Observation
     """
     # Slots follow UUIDs: the control plane keeps a slot's number when cards come and go.
     slots = {slot.gpu_uuid: slot for slot in report.slots if slot.gpu_uuid is not None}
+    if isinstance(task.params, BurnInParams):
+        _refuse_busy(task.params, slots, seen)
+        return
     for wanted in task_slots(task.params):
         own = slots.get(wanted.gpu_uuid)
         if own is None:
@@ -172,6 +176,21 @@ def _devices_problem(wanted: SlotDevices, own: CandidateSlot) -> str | None:
     if wanted.memory_bytes is not None and wanted.memory_bytes > (own.memory_bytes or 2**60):
         return "names more memory than it has"
     return None
+
+
+def _refuse_busy(
+    params: BurnInParams, slots: Mapping[str, CandidateSlot], seen: Observation
+) -> None:
+    """A burn-in is for this node's own GPUs, and only while nobody has them."""
+    unknown = [gpu for gpu in params.gpus if gpu not in slots]
+    if unknown:
+        raise TaskRefused(RefusalCode.DEVICE_MISMATCH, f"this node does not have {unknown[0]}")
+    places = {slots[gpu].index for gpu in params.gpus}
+    held = any(one.id in params.gpus and one.holder is not None for one in seen.devices.gpus)
+    if held or any(places & set(vm.slots) for vm in seen.vms):
+        raise TaskRefused(
+            RefusalCode.DEVICE_IN_USE, "something on this node has one of the GPUs to burn in"
+        )
 
 
 def _refuse_taken(task: VerifiedTask, seen: Observation) -> None:

@@ -15,6 +15,7 @@ from nodeagent.journal import Outcome
 from nodeagent.protocol import (
     BaremetalProvisionParams,
     BaremetalReleaseParams,
+    BurnInParams,
     CompleteRequest,
     DiscoverParams,
     FailRequest,
@@ -162,6 +163,8 @@ async def _run(
     kind, params = task.envelope.kind, task.params
     if isinstance(params, DiscoverParams):
         return (await backend.discover(progress)).to_json(), ()
+    if isinstance(params, BurnInParams):
+        return (await backend.burn_in(params, progress)).to_json(), ()
     for slot in task_slots(params):
         if slot.part is not None and slot.part.kind not in backend.part_kinds:
             raise BackendError(

@@ -29,6 +29,7 @@ from nodeagent.host.hooks import Hooks
 from nodeagent.host.nvml import Nvml
 from nodeagent.host.records import Records
 from nodeagent.host.runtime.baremetal import BareHost
+from nodeagent.host.runtime.burning import BurnIn
 from nodeagent.host.runtime.kvm import Probe, probe
 from nodeagent.host.runtime.machines import Machines
 from nodeagent.host.runtime.owners import Owners
@@ -113,6 +114,7 @@ def make_helper(config: HostConfig) -> HelperServer:
         boot=boot,
         clock=SystemClock(),
         owners=owners,
+        burning=BurnIn(config.name, hooks, report),
     )
     if runtime.works:
         verbs.resume()

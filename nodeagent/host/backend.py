@@ -30,6 +30,8 @@ from nodeagent.protocol import (
     Address,
     BaremetalProvisionParams,
     BaremetalReleaseParams,
+    BurnInParams,
+    BurnInResult,
     CleanupStep,
     EvidenceStep,
     FailureCode,
@@ -89,6 +91,8 @@ class HostBackend:
             found |= _SLICE_KINDS
         if self._config.baremetal:
             found |= _BARE_KINDS
+        if "burn_in" in self._config.hooks:
+            found.add(TaskKind.BURN_IN)
         if self._runtime is not None and not self._runtime.works:
             found.discard(TaskKind.VM_PROVISION)
         return frozenset(found)
@@ -171,6 +175,16 @@ class HostBackend:
             boot_id=self.boot_id(),
             vm=VmSummary(seen.name, seen.state, params.image),
         )
+
+    async def burn_in(self, params: BurnInParams, progress: Progress) -> BurnInResult:
+        """By the operator's hook, which the helper runs and ends. Raises BackendError."""
+        done = await self._helper.do(Verb.BURN_IN, "burning", 5, progress, params=params.to_json())
+        try:
+            return BurnInResult.from_json(done)
+        except WireError as error:
+            raise BackendError(
+                "helper_away", f"the helper's answer is not in its form: {error}", retryable=True
+            ) from error
 
     async def release(
         self,

@@ -15,10 +15,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from nodeagent.protocol import MOST_BURN_IN_S
+
 CONFIG_PATH = Path("/etc/gpuaas-agent/agent.toml")
-_HOOK_NAMES = ("provision", "power", "network", "sanitise")
+_BARE_HOOKS = ("provision", "power", "network", "sanitise")
+_HOOK_NAMES = (*_BARE_HOOKS, "burn_in")
 _IMAGE_NAME = re.compile(r"[a-z0-9][a-z0-9._:/-]{0,119}")
 _MOST_HOOK_S = 7200
+# As long as one task may ask for, and its margin.
+_MOST_BURN_IN_HOOK_S = 2 * MOST_BURN_IN_S
 # Below 1000 are the system's own users; above 31 bits tools disagree about what a number means.
 _LEAST_UID, _MOST_UIDS, _BEYOND_UID = 1000, 4096, 2**31
 
@@ -188,7 +193,7 @@ def _check(config: HostConfig) -> None:
     if vm.network is NetworkKind.HOOK and config.images and "network" not in config.hooks:
         raise ConfigError("vm.network = hook needs [hooks.network]")
     if config.baremetal:
-        missing = [name for name in _HOOK_NAMES if name not in config.hooks]
+        missing = [name for name in _BARE_HOOKS if name not in config.hooks]
         if missing:
             raise ConfigError(f"agent.baremetal needs the hooks {', '.join(missing)}")
     if config.images and not vm.user and not vm.emulate:
@@ -218,8 +223,9 @@ def _hooks(raw: Mapping[str, Any]) -> dict[str, Hook]:
     _only(raw, set(_HOOK_NAMES), "hooks")
     hooks = {name: Hook(**_typed(_table(raw, name), Hook, f"hooks.{name}")) for name in raw}
     for name, hook in hooks.items():
-        if not 0 < hook.timeout_s <= _MOST_HOOK_S:
-            raise ConfigError(f"hooks.{name}.timeout_s must be above 0 and at most {_MOST_HOOK_S}")
+        most = _MOST_BURN_IN_HOOK_S if name == "burn_in" else _MOST_HOOK_S
+        if not 0 < hook.timeout_s <= most:
+            raise ConfigError(f"hooks.{name}.timeout_s must be above 0 and at most {most}")
     return hooks
 
 

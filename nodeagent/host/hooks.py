@@ -67,8 +67,13 @@ class Hooks:
     def __init__(self, hooks: Mapping[str, Hook]) -> None:
         self._hooks = hooks
 
-    def call(self, name: str, action: str, **arguments: Any) -> Answer:
-        """Run a hook to its end. Raises BackendError with a code that says what went wrong."""
+    def call(
+        self, name: str, action: str, /, *, within_s: float | None = None, **arguments: Any
+    ) -> Answer:
+        """Run a hook to its end, or to its limit; within_s shortens that.
+
+        Raises BackendError with a code that says what went wrong.
+        """
         hook = self._hooks.get(name)
         if hook is None:
             raise BackendError(
@@ -77,7 +82,8 @@ class Hooks:
         _check_file(name, hook)
         given = json.dumps({"action": action, **arguments}, separators=(",", ":")).encode()
         try:
-            ran = run([str(hook.path)], timeout_s=hook.timeout_s, given=given)
+            limit = hook.timeout_s if within_s is None else min(hook.timeout_s, within_s)
+            ran = run([str(hook.path)], timeout_s=limit, given=given)
         except CommandError as error:
             code = "hook_timeout" if error.code == "timed_out" else "hook_failed"
             raise BackendError(code, f"{name}: {error.detail}", retryable=True) from error

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from nodeagent.protocol.burning import (
+    MOST_BURN_IN_S,
+    BurnedGpu,
+    BurnInParams,
+    BurnInResult,
+    BurnInVerdict,
+)
 from nodeagent.protocol.codec import (
     Message,
 )
@@ -142,6 +149,7 @@ __all__ = [
     "MAX_SERIES",
     "MAX_VALUES",
     "MAX_WINDOWS",
+    "MOST_BURN_IN_S",
     "NOT_APPLICABLE",
     "PART_CLEANUP_STEPS",
     "PCI_PATTERN",
@@ -154,6 +162,10 @@ __all__ = [
     "Address",
     "BaremetalProvisionParams",
     "BaremetalReleaseParams",
+    "BurnInParams",
+    "BurnInResult",
+    "BurnInVerdict",
+    "BurnedGpu",
     "CandidateSlot",
     "CleanupStep",
     "CompleteRequest",

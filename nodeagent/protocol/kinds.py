@@ -25,6 +25,7 @@ class TaskKind(StrEnum):
     VM_RELEASE = "slice.vm_release"
     BAREMETAL_PROVISION = "baremetal.provision"
     BAREMETAL_RELEASE = "baremetal.release"
+    BURN_IN = "node.burn_in"
 
 
 RELEASE_KINDS = frozenset({TaskKind.VM_RELEASE, TaskKind.BAREMETAL_RELEASE})
@@ -148,3 +149,4 @@ class FailureCode(StrEnum):
     RESIDUE_FOUND = "residue_found"
     PREREQUISITE_MISSING = "prerequisite_missing"
     PART_UNSUPPORTED = "part_unsupported"
+    BURN_IN_OVERDUE = "burn_in_overdue"

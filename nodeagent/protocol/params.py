@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
 
+from nodeagent.protocol.burning import BurnInParams, BurnInResult
 from nodeagent.protocol.codec import Integer, Many, Message, Text
 from nodeagent.protocol.errors import WireError
 from nodeagent.protocol.kinds import DeviceMode, TaskKind, VmState
@@ -143,6 +144,7 @@ TaskParams = (
     | VmReleaseParams
     | BaremetalProvisionParams
     | BaremetalReleaseParams
+    | BurnInParams
 )
 
 
@@ -173,7 +175,7 @@ class ReleaseResult(Message):
     attempt: Annotated[int, Integer(0, 10_000)]
 
 
-TaskResult = TopologyReport | ProvisionResult | ReleaseResult
+TaskResult = TopologyReport | ProvisionResult | ReleaseResult | BurnInResult
 
 _PARAMS: MappingProxyType[TaskKind, type[TaskParams]] = MappingProxyType(
     {
@@ -182,6 +184,7 @@ _PARAMS: MappingProxyType[TaskKind, type[TaskParams]] = MappingProxyType(
         TaskKind.VM_RELEASE: VmReleaseParams,
         TaskKind.BAREMETAL_PROVISION: BaremetalProvisionParams,
         TaskKind.BAREMETAL_RELEASE: BaremetalReleaseParams,
+        TaskKind.BURN_IN: BurnInParams,
     }
 )
 _RESULTS: MappingProxyType[TaskKind, type[TaskResult]] = MappingProxyType(
@@ -191,6 +194,7 @@ _RESULTS: MappingProxyType[TaskKind, type[TaskResult]] = MappingProxyType(
         TaskKind.VM_RELEASE: ReleaseResult,
         TaskKind.BAREMETAL_PROVISION: ProvisionResult,
         TaskKind.BAREMETAL_RELEASE: ReleaseResult,
+        TaskKind.BURN_IN: BurnInResult,
     }
 )
 
@@ -206,7 +210,7 @@ def parse_result(kind: TaskKind, value: Any) -> TaskResult:
 
 
 def task_slots(params: TaskParams) -> tuple[SlotDevices, ...]:
-    """The slots or devices that a task acts on; none for a discovery."""
+    """The slots or devices that a task acts on; none for a discovery or a burn-in."""
     if isinstance(params, VmProvisionParams | VmReleaseParams):
         return params.slots
     if isinstance(params, BaremetalProvisionParams | BaremetalReleaseParams):
@@ -215,8 +219,10 @@ def task_slots(params: TaskParams) -> tuple[SlotDevices, ...]:
 
 
 def task_allocation(params: TaskParams) -> str | None:
-    """The allocation that a task acts for; none for a discovery."""
-    return None if isinstance(params, DiscoverParams) else params.allocation_id
+    """The allocation that a task acts for; none for a discovery or a burn-in."""
+    if isinstance(params, DiscoverParams | BurnInParams):
+        return None
+    return params.allocation_id
 
 
 def _check_slots(slots: tuple[SlotDevices, ...], pointer: str) -> None:

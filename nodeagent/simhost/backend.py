@@ -11,6 +11,8 @@ from nodeagent.protocol import (
     Address,
     BaremetalProvisionParams,
     BaremetalReleaseParams,
+    BurnInParams,
+    BurnInResult,
     FailureCode,
     PartKind,
     ProvisionResult,
@@ -25,6 +27,7 @@ from nodeagent.protocol import (
     parts_clash,
     task_slots,
 )
+from nodeagent.simhost.burning import burn_in
 from nodeagent.simhost.cleanup import Cleanup
 from nodeagent.simhost.devices import OS_DISK, device_ids, part_id
 from nodeagent.simhost.faults import FaultMenu
@@ -135,6 +138,10 @@ class SimBackend:
             vm=VmSummary(vm.name, VmState(vm.state), vm.image),
         )
 
+    async def burn_in(self, params: BurnInParams, progress: Progress) -> BurnInResult:
+        """Load the GPUs, on disk, and say how they stood it."""
+        return await burn_in(self, params, self._clock, progress)
+
     async def release(
         self,
         kind: TaskKind,
@@ -195,6 +202,8 @@ class SimBackend:
                     "allocation_differs", "it exists here with other slots", retryable=False
                 )
             return
+        if set(state.burning) & {slot.gpu_uuid for slot in slots}:
+            raise BackendError("burn_in_runs", "a slot is being burnt in", retryable=True)
         if any(parts_clash(slot.part, state.parts_on(slot.slot_index)) for slot in slots):
             raise BackendError("device_in_use", "a slot has another machine", retryable=False)
         devices = [device for slot in slots for device in device_ids(slot, allocation)]

@@ -9,6 +9,7 @@
 | duplicate | count | that many results are sent twice |
 | reboot | {kind, step} | the host goes down in that step, once; step "" is any |
 | vfio_missing | true | slices lost a prerequisite: reported, and provisioning fails |
+| burn_in | fail, hang | a burn-in finds its first GPU bad, or never ends by itself |
 | missing | list of names | the same for anything else |
 | drop_network | true | nothing reaches the control plane |
 
@@ -27,6 +28,7 @@ from nodeagent.files import locked, read_json, write_json
 from nodeagent.protocol import TaskKind, WireError
 
 MISSING_STEP, FALSE_OK = "missing_step", "false_ok"
+BURN_FAIL, BURN_HANG = "fail", "hang"
 
 
 class FaultError(ValueError):
@@ -54,6 +56,7 @@ class Faults:
     vfio_missing: bool = False
     missing: tuple[str, ...] = field(default=())
     drop_network: bool = False
+    burn_in: str = ""
 
     @property
     def missing_prerequisites(self) -> tuple[str, ...]:
@@ -73,6 +76,8 @@ def set_fault(faults: Faults, name: str, value: str) -> Faults:
     if name == "lie_cleanup":
         lie = MISSING_STEP if on else "" if value.lower() in ("", "0", "false", "off") else value
         return replace(faults, lie_cleanup=_lie(lie))
+    if name == "burn_in":
+        return replace(faults, burn_in=_burn_in(value))
     if name == "fail_once":
         return replace(faults, fail_once=tuple(_kind(part) for part in _parts(value)))
     if name == "missing":
@@ -175,6 +180,7 @@ def _from_json(raw: dict[str, Any]) -> Faults:
             vfio_missing=bool(raw.get("vfio_missing")),
             missing=tuple(map(str, raw.get("missing") or ())),
             drop_network=bool(raw.get("drop_network")),
+            burn_in=_burn_in(str(raw.get("burn_in") or "")),
         )
     except (TypeError, ValueError, KeyError, AttributeError):
         return Faults()
@@ -188,6 +194,12 @@ def _changed(faults: Faults, name: str, value: Any) -> Faults:
 def _lie(value: str) -> str:
     if value not in ("", MISSING_STEP, FALSE_OK):
         raise FaultError(f"lie_cleanup is {MISSING_STEP} or {FALSE_OK}")
+    return value
+
+
+def _burn_in(value: str) -> str:
+    if value not in ("", BURN_FAIL, BURN_HANG):
+        raise FaultError(f"burn_in is {BURN_FAIL} or {BURN_HANG}")
     return value
 
 

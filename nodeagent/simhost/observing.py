@@ -69,7 +69,8 @@ def _device(device: str, holders: dict[str, str | None], state: SimHostState) ->
     if any(gpu_of(part) == device for part in holders):
         # Several may have parts of it: none of them holds the GPU, and it is not clean.
         return ObservedDevice(device, Presence.PRESENT, None, None)
-    clean = None if device in holders else not on_gpu(device, state.canaries)
+    busy = device in holders or device in state.burning
+    clean = None if busy else not on_gpu(device, state.canaries)
     return ObservedDevice(device, Presence.PRESENT, holders.get(device), clean)
 
 

@@ -44,7 +44,9 @@ class SimVm:
 class SimHostState:
     """The durable part of a host. canaries: by device id, who left a mark there.
 
-    parts: the parts of GPUs that exist, by device id, as their tasks described them.
+    parts: the parts of GPUs that exist, by device id, as their tasks described them. burning: the
+    GPUs that a burn-in has under load; it outlives the agent's process, but no reboot. burned: how
+    many burn-ins have come to their end.
     """
 
     name: str
@@ -53,6 +55,8 @@ class SimHostState:
     vms: dict[str, SimVm] = field(default_factory=dict)
     canaries: dict[str, str] = field(default_factory=dict)
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    burning: list[str] = field(default_factory=list)
+    burned: int = 0
 
     def parts_on(self, slot_index: int, *, but: str | None = None) -> list[GpuPart | None]:
         """What machines have of a slot, but for one allocation's: None where one has all of it."""
@@ -96,6 +100,7 @@ class StateStore:
         state = self.state
         state.boots += 1
         state.boot_id = str(uuid.uuid4())
+        state.burning = []
         for vm in state.vms.values():
             vm.state = "running"
         self.save()

@@ -123,15 +123,18 @@ DEFAULT: Final[Terms] = {
         Requirement("fabric", _FROM_HOST),
         Requirement("numa", _FROM_HOST),
         Requirement("runtime", unless_failed=True),
+        Requirement("burn_in", unless_failed=True),
     ),
     BAREMETAL: (
         Requirement("driver", _FROM_HOST),
         Requirement("fabric", _FROM_HOST),
         Requirement("numa", _FROM_HOST),
+        Requirement("burn_in", unless_failed=True),
     ),
 }
-"""What is required where a family has no terms of its own. Burn-in and firmware are asked for by
-terms: nothing that every host has can answer them."""
+"""What is required where a family has no terms of its own. That a host was burnt in, and its
+firmware, are asked for by terms, since not every host can answer them; a burn-in that failed counts
+under any terms."""
 
 
 def judge(items: Iterable[Item], terms: Terms, now: datetime) -> dict[str, Standing]:

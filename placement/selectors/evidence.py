@@ -25,7 +25,7 @@ WAYS_OUT: Final = {
     "fabric": "Start Fabric Manager, then discover again; or hand in what is known of it.",
     "numa": "Let the firmware tell the NUMA node of each GPU, then discover again.",
     "runtime": "Mend what the host's report names; its next report says that it is there.",
-    "burn_in": "Burn the host in and hand the result in.",
+    "burn_in": "Burn it in (gpuaas node burn-in NAME), or hand in a result of your own.",
     "firmware": "Bring the firmware to the family's baseline, discover again, or hand it in.",
 }
 

@@ -44,6 +44,8 @@ def as_terms(row: ReadinessTerms) -> InForce:
             )
             for check, valid_s in required.items()
         )
+        # A burn-in that failed counts also where nobody asks for one.
+        + ((Requirement("burn_in", unless_failed=True),) if "burn_in" not in required else ())
         for capability, required in row.required.items()
     }
     return InForce(terms, row.auto_promote, row.version)

@@ -29,6 +29,7 @@ from placement.node_tasks import (
     PART_CLEANUP_STEPS,
     REQUIRED_CLEANUP_STEPS,
     STEPS_THAT_MAY_NOT_APPLY,
+    BurnInResult,
     CompleteRequest,
     FailRequest,
     HeartbeatAnswer,
@@ -43,6 +44,7 @@ from placement.node_tasks import (
     sealed,
 )
 from placement.services.agents import node_actor
+from placement.services.burn_in import burn_in_failed, burn_in_over, burn_in_taken
 from placement.services.nodes import locked, refold
 from placement.services.slots import slots_take
 from placement.states import LIVE, AllocationState, NodeState, TaskState
@@ -242,6 +244,9 @@ def _complete(node: Node, task_id: UUID, message: CompleteRequest) -> LeaseLost 
     actor = node_actor(node)
     if isinstance(result, TopologyReport):
         _discovered(node, result, actor)
+    elif isinstance(result, BurnInResult):
+        _burned_what_was_asked(task, result)
+        burn_in_taken(task, result)
     elif kind in REQUIRED_CLEANUP_STEPS:
         _proofs(task, message)
     evidence = [entry.to_json() for entry in message.evidence]
@@ -259,7 +264,15 @@ def _complete(node: Node, task_id: UUID, message: CompleteRequest) -> LeaseLost 
     )
     if task.run_id is not None:
         workflow.signal(task.run_id)
+    if kind is TaskKind.BURN_IN:
+        burn_in_over(task.node_id)
     return None
+
+
+def _burned_what_was_asked(task: NodeTask, result: BurnInResult) -> None:
+    if {gpu.uuid for gpu in result.gpus} != set(task.params["gpus"]):
+        text = "it must speak of every GPU that was asked for, and of no other"
+        raise WireRefused(text, errors=(errors.FieldError("/result/gpus", "not_allowed", text),))
 
 
 def task_fail(*, node: Node, task_id: UUID, message: FailRequest) -> None:
@@ -307,6 +320,9 @@ def _fail(node: Node, task_id: UUID, message: FailRequest) -> LeaseLost | None:
             },
             facts=error,
         )
+        if task.kind == TaskKind.BURN_IN:
+            burn_in_failed(task, message.code, message.detail)
+            burn_in_over(task.node_id)
     if task.run_id is not None:
         workflow.signal(task.run_id)
     return None
@@ -403,16 +419,17 @@ def _discovered(node: Node, report: TopologyReport, actor: Actor) -> None:
 def leases_sweep() -> int:
     """Take back leases that no heartbeat kept, and give up what is past its deadline.
 
-    A task of a run is given up by the run, whose steps have time limits of their own.
+    A task of a run is given up by the run, whose steps have time limits of their own; a burn-in
+    also while its host goes on with it.
     """
     return sweeping.each("placement.leases", _overdue_tasks, _take_back)
 
 
 def _overdue() -> Q:
     now = clock.db_now()
-    return Q(state=TaskState.LEASED, lease_until__lt=now) | Q(
-        state=TaskState.PENDING, run_id__isnull=True, deadline_at__lt=now
-    )
+    late = Q(run_id__isnull=True, deadline_at__lt=now)
+    late &= Q(state=TaskState.PENDING) | Q(state=TaskState.LEASED, kind=TaskKind.BURN_IN)
+    return Q(state=TaskState.LEASED, lease_until__lt=now) | late
 
 
 def _overdue_tasks(resting: Collection[UUID]) -> list[UUID]:
@@ -428,8 +445,10 @@ def _take_back(task_id: UUID) -> bool:
     )
     if task is None:
         return False
-    if task.state == TaskState.LEASED:
+    if task.state == TaskState.PENDING:
+        _give_up(task, "the host did not take it before its deadline")
+    elif task.lease_until is not None and task.lease_until < clock.db_now():
         _lose(task, "no heartbeat came in time")
     else:
-        _give_up(task, "the host did not take it before its deadline")
+        _give_up(task, "it was not done by its deadline")
     return True

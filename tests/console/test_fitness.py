@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placement.models import NodeCapability, ReadinessEvidence
+from placement.models import NodeCapability, NodeTask, ReadinessEvidence
 from tests.builders import drive_all
 from tests.console.conftest import Fleet
 from tests.placement.test_health import tell
@@ -28,6 +28,19 @@ def test_a_hosts_page_shows_evidence_errors_and_cleanups_and_takes_decisions(fle
     page = browser.get("/console/nodes/host-1/").content.decode()
     assert "24 hours" in page
     assert browser.send(where, {"do": "nonsense", "reason": "x"}).status_code == 404
+
+
+def test_a_free_host_is_burnt_in_from_its_page(fleet: Fleet) -> None:
+    drive_all()
+    browser = fleet.browser()
+    page = browser.get("/console/nodes/host-2/").content.decode()
+    assert "Burn it in" in page
+    where = "/console/nodes/host-2/fitness/"
+    wrong = browser.send(where, {"do": "burn-in-run", "hours": "many", "reason": "new"})
+    assert (wrong.status_code, NodeTask.objects.filter(kind="node.burn_in").count()) == (422, 0)
+    browser.send(where, {"do": "burn-in-run", "hours": "4", "reason": "new"})
+    task = NodeTask.objects.get(kind="node.burn_in")
+    assert (task.node.name, task.params["duration_s"], task.state) == ("host-2", 14400, "pending")
 
 
 def test_an_error_is_shown_in_words_with_its_way_out(fleet: Fleet) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +65,18 @@ class Stage:
     def rounds(self, count: int = 2) -> None:
         """The agent's process for some rounds; due work is due at once; then the runs go on."""
 
+        async def work(agent: SimAgent) -> None:
+            for _ in range(count):
+                await agent.step()
+                await agent.settle()
+
+        NodeTask.objects.filter(state=TaskState.PENDING).update(due_at=Now())
+        self.process(work)
+        drive_all()
+
+    def process(self, story: Callable[[SimAgent], Awaitable[None]]) -> None:
+        """The agent's process, from its start to its end."""
+
         async def process() -> None:
             async with httpx.AsyncHTTPTransport() as pool:
                 agent: SimAgent = make_agent(
@@ -75,13 +87,9 @@ class Stage:
                     pace=Pace(heartbeat_every_s=0.0, report_every_s=0.0),
                     chance=random.Random(7),
                 )
-                for _ in range(count):
-                    await agent.step()
-                    await agent.settle()
+                await story(agent)
 
-        NodeTask.objects.filter(state=TaskState.PENDING).update(due_at=Now())
         asyncio.run(process())
-        drive_all()
 
     def until(self, holds: Callable[[], bool], tries: int = 12) -> bool:
         """Rounds until something holds; a bounded number."""

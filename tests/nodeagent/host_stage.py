@@ -59,6 +59,20 @@ echo '{{"method": "{name}_done", "detail": "by the hook", "host": "10.0.0.7", "p
 """
 
 
+# Its load is a wait; `hang` beside it makes it wait for ever, `bad` names a GPU that errs.
+BURN_IN_HOOK = """#!{python} -SE
+import json, os, sys, time
+told = json.load(sys.stdin)
+folder = "{folder}"
+open(folder + "/burning", "w").write(str(os.getpid()))
+time.sleep(600 if os.path.exists(folder + "/hang") else told["duration_s"])
+bad = open(folder + "/bad").read() if os.path.exists(folder + "/bad") else ""
+gpus = [dict(uuid=g["uuid"], ok=g["uuid"] != bad, detail="") for g in told["gpus"]]
+verdict = "fail" if bad else "pass"
+print(json.dumps(dict(method="load", detail="", verdict=verdict, ran_s=1, gpus=gpus)))
+"""
+
+
 @dataclass
 class HostStage:
     """One host below a short folder, since socket paths are short."""
@@ -212,6 +226,7 @@ def host_stage(
     hooks.mkdir()
     for name in ("provision", "power", "network", "sanitise"):
         _program(hooks / name, HOOK.format(name=name, folder=hooks))
+    _program(hooks / "burn_in", BURN_IN_HOOK.format(folder=hooks, python=sys.executable))
     tools = ""
     if qemu is None:
         fake = _program(folder / "qemu", f"#!{sys.executable} -SE\n" + FAKE_QEMU.read_text())
@@ -233,7 +248,7 @@ def host_stage(
             + "".join(f'[images."{name}"]\n{image or _empty_kernel(folder)}\n' for name in images)
             + "".join(
                 f'[hooks.{name}]\npath = "{hooks / name}"\ntimeout_s = 20\n'
-                for name in ("provision", "power", "network", "sanitise")
+                for name in ("provision", "power", "network", "sanitise", "burn_in")
             )
         )
         try:

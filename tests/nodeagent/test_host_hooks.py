@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def write(tmp_path: Path) -> Write:
     return made
 
 
-def refused(hooks: Hooks, **arguments: object) -> BackendError:
+def refused(hooks: Hooks, **arguments: Any) -> BackendError:
     """The error that a call gives."""
     with pytest.raises(BackendError) as error:
         hooks.call("network", "attach", **arguments)

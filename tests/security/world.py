@@ -461,6 +461,7 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "node-accept": {**_REASON, "slot_index": 0},
     "node-cut": {**_REASON, "slot_index": 0, "cut": "whole"},
     "node-evidence": {**_REASON, "check": "burn_in", "verdict": "pass"},
+    "node-burn-in": {**_REASON, "duration_s": 3600},
     "node-promote": {**_REASON, "capability": "slices"},
     "node-demote": {**_REASON, "capability": "slices"},
     "node-lift-health": {**_REASON, "gpu_uuid": "GPU-none"},

@@ -64,15 +64,15 @@ def done(method: str, detail: str, **facts: object) -> dict[str, Any]:
     return {"method": method, "detail": detail, **facts}
 
 
-def command(*argv: str, given: str = "", timeout_s: float = 60) -> str:
-    """Run a program without a shell; its output. Raises HookFailed."""
+def command(*argv: str, given: str = "", timeout_s: float = 60, any_status: bool = False) -> str:
+    """Run a program without a shell; its output. Raises HookFailed, or FileNotFoundError."""
     try:
         ran = subprocess.run(
             argv, input=given, capture_output=True, text=True, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired:
         raise HookFailed(f"{argv[0]} took too long", BUSY) from None
-    if ran.returncode != 0:
+    if ran.returncode != 0 and not any_status:
         said = (ran.stderr or ran.stdout).strip()[-300:]
         raise HookFailed(f"{argv[0]} ended with {ran.returncode}: {said}", ran.returncode)
     return ran.stdout

@@ -11,6 +11,8 @@ from gpuaas.api.serializers.common import Named, Reasoned
 from placement.domain.health import CLASSES, CONSEQUENCES
 from placement.domain.readiness import CAPABILITIES, CHECKS, HANDED_IN, STANDINGS
 from placement.domain.xids import POLICIES
+from placement.node_tasks import MOST_BURN_IN_S
+from placement.services.burn_in import LEAST_S
 from placement.services.evidence import MOST_VALID_S
 from placement.states import CapabilityState
 
@@ -91,6 +93,12 @@ class CapabilityIn(Reasoned):
     """Promote a host for a shape, or demote it."""
 
     capability = serializers.ChoiceField(choices=CAPABILITIES)
+
+
+class BurnInIn(Reasoned):
+    """Put all GPUs of a host under load."""
+
+    duration_s = Whole(min_value=LEAST_S, max_value=MOST_BURN_IN_S)
 
 
 class EvidenceIn(Reasoned):

@@ -15,11 +15,13 @@ from gpuaas.api.fields import Input, Paged
 from gpuaas.api.pagination import page
 from gpuaas.api.serializers import nodes as wire
 from gpuaas.api.serializers.common import Reasoned, page_of
+from gpuaas.api.serializers.evidence import BurnInIn
 from placement import selectors
 from placement.domain.picture import WHOLE_NODE, ClaimFact, SlotFact, shown_state
 from placement.models import Claim, Node, NodeDrain, NodeTask, Slot
 from placement.services import agents, cuts
 from placement.services import nodes as service
+from placement.services.burn_in import burn_in_order
 from placement.states import LIVE_CLAIM
 
 TOPOLOGY_LISTS = (
@@ -343,6 +345,27 @@ class NodeDiscover(OperatorView):
     def post(self, request: Request, node: str) -> Response:
         """Ask the host for its wiring. The answer is the task."""
         task = service.node_discover(node_id=selectors.node_named(node).pk, actor=self.actor)
+        task.refresh_from_db()
+        return Response(_task_shown(task), status=202)
+
+
+class NodeBurnIn(OperatorView):
+    """A host under load."""
+
+    @extend_schema(
+        operation_id="node_burn_in",
+        tags=["nodes"],
+        request=BurnInIn,
+        responses={202: wire.TaskOut},
+    )
+    def post(self, request: Request, node: str) -> Response:
+        """Have a free host put its GPUs under load; the result is evidence. The answer is the task.
+
+        Nothing is placed there meanwhile. Repeating it while one is open answers with that one.
+        """
+        given = BurnInIn.read(request.data)
+        row = selectors.node_named(node)
+        task = burn_in_order(node_id=row.pk, **given, actor=self.actor)
         task.refresh_from_db()
         return Response(_task_shown(task), status=202)
 

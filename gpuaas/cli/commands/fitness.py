@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from gpuaas.cli import values
-from gpuaas.cli.describe import lines, stamp
+from gpuaas.cli.describe import anything, lines, stamp
 from gpuaas.cli.flags import command
-from gpuaas.cli.kinds import NODE, XID
+from gpuaas.cli.kinds import NODE, TASK, XID
 from gpuaas.cli.listing import All, Limit, show_list
 from gpuaas.cli.output import bold, paint
 from gpuaas.cli.problems import Json
@@ -77,6 +77,20 @@ def _deciding(node: typer.Typer) -> None:
     ) -> None:
         """Set aside what is known against a GPU: somebody has looked at it."""
         _act(session, name, "lift-health", {"gpu_uuid": gpu, "reason": reason})
+
+    @command(node, "burn-in")
+    def node_burn_in(
+        session: Session,
+        name: Reference,
+        duration_s: Annotated[
+            int, typer.Option("--duration", min=60, help="Seconds under load, up to two days.")
+        ],
+        reason: Reason,
+    ) -> None:
+        """Have a free node put its GPUs under load; the result is evidence. Shows the task."""
+        body: Json = {"duration_s": duration_s, "reason": reason}
+        task = session.client.post(f"{kind_path(NODE, name)}/actions/burn-in", body)
+        session.out.item(TASK, task, anything)
 
     @command(node, "evidence-give")
     def node_evidence_give(

@@ -11,11 +11,12 @@ from gpuaas.kernel import errors
 from gpuaas.ui.forms import text_in
 from placement.selectors import node_named
 from placement.services import evidence as service
+from placement.services.burn_in import burn_in_order
 from placement.services.health import health_lift
 
 
 class ActOnFitness(OneNode):
-    """Promote or demote a host, hand in a burn-in, or lift what is known against a GPU."""
+    """Promote or demote a host, burn it in, or lift what is known against a GPU."""
 
     def post(self, request: HttpRequest, name: str) -> HttpResponse:
         """Do it with the reason given, and go back to the node."""
@@ -27,6 +28,17 @@ class ActOnFitness(OneNode):
             service.node_promote(node_id=node.pk, capability=shape, reason=reason, actor=self.actor)
         elif action == "demote":
             service.node_demote(node_id=node.pk, capability=shape, reason=reason, actor=self.actor)
+        elif action == "burn-in-run":
+            hours = request.POST.get("hours", "")
+            if not hours.isdecimal() or len(hours) > 3:
+                raise errors.InvalidRequest(
+                    errors=(errors.FieldError("/hours", "out_of_range", "whole hours, 1 to 48"),)
+                )
+            burn_in_order(
+                node_id=node.pk, duration_s=int(hours) * 3600, reason=reason, actor=self.actor
+            )
+            messages.success(request, f"{node.name}: the burn-in is ordered; see its tasks.")
+            return redirect("console:node", node.name)
         elif action == "burn-in":
             verdict = text_in(request, "verdict", 8)
             service.evidence_give(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from nodeagent.backend import BackendError
 from nodeagent.host.helper.wire import Release, SeenStray
@@ -89,6 +89,26 @@ class Bounds:
         for stray in self.strays({vm_name(claim)}):
             if places & set(stray.slots):
                 detail = f"{stray.name}, which nobody asked for, has a device of a slot"
+                raise BackendError("device_in_use", detail, retryable=False)
+
+    def refuse_busy(self, gpus: Collection[str]) -> None:
+        """Only this host's own GPUs, and none that a claim, its traces or a stray machine has.
+
+        Raises BackendError.
+        """
+        own = {slot.gpu_uuid: slot.index for slot in self._report().slots if slot.gpu_uuid}
+        unknown = [gpu for gpu in gpus if gpu not in own]
+        if unknown:
+            raise BackendError("device_mismatch", f"{unknown[0]} is not here", retryable=False)
+        for tenancy in self._records.all():
+            if {slot.gpu_uuid for slot in tenancy.slots} & set(gpus):
+                raise BackendError(
+                    "device_in_use", "a claim, or its traces, has one of the GPUs", retryable=False
+                )
+        places = {own[gpu] for gpu in gpus}
+        for stray in self.strays({vm_name(one.claim) for one in self._records.all()}):
+            if places & set(stray.slots):
+                detail = f"{stray.name}, which nobody asked for, has one of the GPUs"
                 raise BackendError("device_in_use", detail, retryable=False)
 
     def own_or_none(self, params: Release, slots: tuple[SlotDevices, ...]) -> Tenancy | None:

@@ -29,6 +29,7 @@ from nodeagent.host.helper.wire import (
 )
 from nodeagent.host.records import BAREMETAL, NO_UID, SLICE, Records, Tenancy
 from nodeagent.host.runtime.baremetal import BareHost
+from nodeagent.host.runtime.burning import BurnIn
 from nodeagent.host.runtime.kvm import Probe
 from nodeagent.host.runtime.machines import Machines
 from nodeagent.host.runtime.owners import Owners
@@ -37,6 +38,8 @@ from nodeagent.protocol import (
     REQUIRED_CLEANUP_STEPS,
     BaremetalProvisionParams,
     BaremetalReleaseParams,
+    BurnInParams,
+    BurnInResult,
     CleanupStep,
     EvidenceStep,
     FailureCode,
@@ -75,6 +78,7 @@ class Verbs:
         boot: str,
         clock: Clock,
         owners: Owners,
+        burning: BurnIn,
     ) -> None:
         self._records = records
         self._machines = machines
@@ -85,6 +89,7 @@ class Verbs:
         self._boot = boot
         self._clock = clock
         self._owners = owners
+        self._burning = burning
         self._turn = threading.Lock()
         self._turns: dict[str, _ClaimTurn] = {}
 
@@ -92,6 +97,8 @@ class Verbs:
         """Carry out one request. Raises BackendError."""
         if request.verb is Verb.INSPECT:
             return self._inspect()
+        if request.verb is Verb.BURN_IN:
+            return self._burn_in(request)
         with self._one_at_a_time(request.claim):
             match request.verb:
                 case Verb.DEFINE:
@@ -167,6 +174,7 @@ class Verbs:
                 refuse_different(mine, kind, slots)
                 return
             self._bounds.refuse_taken(params.allocation_id, slots)
+            self._burning.refuse_loaded(slots)
             uid = self._owners.choose(self._bounds.uids()) if kind == SLICE else NO_UID
             self._records.put(
                 Tenancy(
@@ -206,6 +214,16 @@ class Verbs:
         if not self._runtime.works:
             detail = f"machines cannot run on this host: {self._runtime.detail}"
             raise BackendError(FailureCode.PREREQUISITE_MISSING, detail, retryable=True)
+
+    def _burn_in(self, request: Request) -> BurnInResult:
+        params = request.params
+        assert isinstance(params, BurnInParams)
+        with contextlib.ExitStack() as stack:
+            with self._turn:
+                # From here on nothing is defined on them, and nothing was before.
+                self._bounds.refuse_busy(params.gpus)
+                stack.enter_context(self._burning.taken(params))
+            return self._burning.run(params)
 
     # Cleaning
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from nodeagent.protocol import (
     BaremetalProvisionParams,
     BaremetalReleaseParams,
+    BurnInParams,
     CleanupStep,
     Message,
     SlotEvidence,
@@ -36,6 +37,7 @@ class Verb(StrEnum):
     START = "start"
     CLEAN = "clean"
     SETTLE = "settle"
+    BURN_IN = "burn_in"
 
 
 Provision = VmProvisionParams | BaremetalProvisionParams
@@ -44,12 +46,12 @@ Release = VmReleaseParams | BaremetalReleaseParams
 
 @dataclass(frozen=True)
 class Request:
-    """One request. params are there for define, clean and settle; step for clean alone."""
+    """One request. params: of define, clean, settle and burn_in; step: of clean alone."""
 
     verb: Verb
     claim: str = ""
     kind: TaskKind | None = None
-    params: Provision | Release | None = None
+    params: Provision | Release | BurnInParams | None = None
     step: CleanupStep | None = None
 
 
@@ -113,6 +115,10 @@ def parse_request(raw: Any) -> Request:
         return Request(verb)
     if verb in (Verb.ATTACH, Verb.START):
         return Request(verb, claim=_Claimed.from_json(rest).claim)
+    if verb is Verb.BURN_IN:
+        _only(rest, {"params"})
+        burning = BurnInParams.from_json(rest.get("params"), "/params")
+        return Request(verb, kind=TaskKind.BURN_IN, params=burning)
     return _with_params(verb, rest)
 
 

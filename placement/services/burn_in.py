@@ -1,0 +1,143 @@
+"""How is a host burnt in by its own agent, and what becomes of the result?
+
+The host is taken out of placement for as long as the task is open, by a drain of automation's own,
+so that nothing is placed on what is under load. A result in time is evidence; no result is none.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from django.db import transaction
+
+from gpuaas.kernel import clock, errors, events, ids
+from gpuaas.kernel.actor import Actor, system
+from placement.domain.readiness import FAIL, PASS, Item
+from placement.errors import NodeStateRefused
+from placement.models import Claim, Node, NodeDrain, NodeTask, Slot
+from placement.node_tasks import MOST_BURN_IN_S, BurnInResult, TaskKind
+from placement.services.agents import node_actor
+from placement.services.capabilities import capabilities_judge, evidence_keep
+from placement.services.nodes import locked, need_reason, node_drain, node_undrain, refold
+from placement.states import LIVE, NodeState, SlotState, TaskState
+
+BURN_IN: Final = system("burn-in")
+LEAST_S: Final = 60
+VALID_S: Final = 180 * 86_400
+"""Seconds for which a result is good at most; the family's terms may ask for a newer one."""
+TAKEN_WITHIN_S: Final = 900
+"""A host that does not take the task within this many seconds is not burnt in by it."""
+MOST_ATTEMPTS: Final = 3
+OPEN: Final = (TaskState.PENDING, TaskState.LEASED)
+_NOT_YET: Final = (NodeState.ENROLLING, NodeState.INSPECTING, NodeState.RETIRED)
+
+
+def limit_s(duration_s: int) -> int:
+    """Seconds after which a burn-in of this duration is killed: a tenth more, and ten minutes."""
+    return duration_s + duration_s // 10 + 600
+
+
+@transaction.atomic
+def burn_in_order(*, node_id: UUID, duration_s: int, reason: str, actor: Actor) -> NodeTask:
+    """Have the host put all its GPUs under load for so many seconds. Repeating it is one.
+
+    Raises NodeStateRefused for a host that is not discovered, or holds live claims: drain it and
+    wait until they have ended.
+    """
+    why = need_reason(reason)
+    if not LEAST_S <= duration_s <= MOST_BURN_IN_S:
+        text = f"{LEAST_S} to {MOST_BURN_IN_S} seconds"
+        raise errors.InvalidRequest(
+            f"duration_s: {text}.",
+            errors=(errors.FieldError("/duration_s", "out_of_range", text),),
+        )
+    node = locked(node_id)
+    if node.state in _NOT_YET:
+        raise NodeStateRefused(f"{node.name} is {node.state}.", state=node.state)
+    known = NodeTask.objects.filter(node=node, kind=TaskKind.BURN_IN, state__in=OPEN).first()
+    if known is not None:
+        return known
+    held = Claim.objects.filter(node_num=node.num, state__in=LIVE).count()
+    if held:
+        raise NodeStateRefused(
+            f"{node.name} holds {held} live claims: drain it, and burn it in when they have ended.",
+            state=node.state,
+            claims=held,
+        )
+    slots = Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED).order_by("index")
+    gpus = [slot.gpu_uuid for slot in slots if slot.gpu_uuid]
+    if not gpus:
+        raise NodeStateRefused(
+            f"{node.name} has no GPU whose UUID is known: discover it first.", state=node.state
+        )
+    limit = limit_s(duration_s)
+    node_drain(node_id=node.pk, reason=f"burn-in: {why}"[:500], actor=BURN_IN)
+    task = NodeTask.objects.create(
+        id=ids.new_id(),
+        node=node,
+        kind=TaskKind.BURN_IN,
+        params={"gpus": gpus, "duration_s": duration_s, "limit_s": limit},
+        max_attempts=MOST_ATTEMPTS,
+        deadline_at=clock.db_now() + timedelta(seconds=TAKEN_WITHIN_S + limit),
+    )
+    events.record(
+        kind="placement.node.burn_in",
+        subject=node,
+        actor=actor,
+        reason=why,
+        facts={"task": str(task.pk), "gpus": len(gpus), "duration_s": duration_s},
+    )
+    return task
+
+
+def burn_in_taken(task: NodeTask, result: BurnInResult) -> None:
+    """Keep what a burn-in has found, as evidence about its host, and judge the host anew."""
+    bad = [gpu for gpu in result.gpus if not gpu.ok]
+    told = "; ".join(f"{gpu.uuid}: {gpu.detail or 'did not stand it'}" for gpu in bad)
+    words = told or result.detail or f"{len(result.gpus)} GPUs stood {result.ran_s} seconds"
+    facts = {
+        "task": str(task.pk),
+        "method": result.method,
+        "ran_s": result.ran_s,
+        "gpus": {gpu.uuid: gpu.ok for gpu in result.gpus},
+    }
+    _keep(task, str(result.verdict), words, facts)
+
+
+def burn_in_failed(task: NodeTask, code: str, detail: str) -> None:
+    """What follows when a burn-in ended without a result: only one that hung says anything."""
+    if code == "burn_in_overdue":
+        _keep(task, FAIL, detail, {"task": str(task.pk), "code": code})
+
+
+def _keep(task: NodeTask, verdict: str, reason: str, facts: dict[str, object]) -> None:
+    node, now = locked(task.node_id), clock.db_now()
+    ends = now + timedelta(seconds=VALID_S) if verdict == PASS else None
+    item = Item("burn_in", verdict, now, source="hook", reason=reason, expires_at=ends, facts=facts)
+    evidence_keep(node, [item], actor=node_actor(node))
+    capabilities_judge(node)
+    refold(node)
+
+
+@transaction.atomic
+def burn_in_over(node_id: UUID) -> bool:
+    """Lift the drain of a host that no burn-in is open for any more; whether there was one."""
+    node = Node.objects.get(pk=node_id)
+    if NodeTask.objects.filter(node=node, kind=TaskKind.BURN_IN, state__in=OPEN).exists():
+        return False
+    ours = NodeDrain.objects.filter(
+        node=node, slot_index=None, ended_at__isnull=True, owner=BURN_IN.as_json()
+    )
+    if not ours.exists():
+        return False
+    node_undrain(node_id=node_id, reason="the burn-in is over", actor=BURN_IN)
+    return True
+
+
+def burn_in_sweep() -> int:
+    """Lift what burn-ins have left drained, however they ended. Returns how many hosts."""
+    drains = NodeDrain.objects.filter(ended_at__isnull=True, owner=BURN_IN.as_json())
+    found = list(drains.values_list("node_id", flat=True).distinct()[:200])
+    return sum(burn_in_over(node_id) for node_id in found)

@@ -1,0 +1,213 @@
+"""Is a burn-in bounded, honest about how it ended, and never done on what somebody has?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.protocol import BurnInParams, BurnInResult, TaskKind, WireError, parse_params
+from nodeagent.simhost.agent import SimAgent
+from nodeagent.simhost.faults import FaultError, Faults, set_fault
+from tests.nodeagent.conftest import Bench
+from tests.nodeagent.host_stage import HostStage, host_stage, until
+
+BURN = TaskKind.BURN_IN
+
+
+def asked(bench: Bench, *indexes: int, limit_s: int = 30) -> BurnInParams:
+    """A short burn-in of these slots' GPUs, of all when none is named."""
+    slots = bench.slots(*(indexes or range(8)))
+    return BurnInParams(tuple(slot.gpu_uuid for slot in slots), 20, limit_s)
+
+
+def result(bench: Bench) -> BurnInResult:
+    """What the last burn-in found."""
+    return BurnInResult.from_json(bench.control.completed[-1][1].result)
+
+
+def test_a_burn_in_that_passes_speaks_of_every_gpu(bench: Bench) -> None:
+    bench.control.add(BURN, asked(bench))
+    bench.rounds()
+    found = result(bench)
+    assert (found.verdict, len(found.gpus), found.ran_s) == ("pass", 8, 20)
+    assert (bench.backend.store.state.burning, bench.backend.store.state.burned) == ([], 1)
+
+
+def test_a_burn_in_that_fails_names_the_gpu(bench: Bench) -> None:
+    bench.backend.menu.set("burn_in", "fail")
+    bench.control.add(BURN, asked(bench))
+    bench.rounds()
+    found = result(bench)
+    bad = [gpu.uuid for gpu in found.gpus if not gpu.ok]
+    assert (found.verdict, bad) == ("fail", [bench.slots(0)[0].gpu_uuid])
+
+
+def test_a_burn_in_that_hangs_is_ended_at_its_limit(bench: Bench) -> None:
+    bench.backend.menu.set("burn_in", "hang")
+    begun = bench.clock.time
+    bench.control.add(BURN, asked(bench))
+    bench.rounds()
+    [(_, failed)] = bench.control.failed
+    assert (failed.code, failed.retryable) == ("burn_in_overdue", False)
+    assert 30 <= bench.clock.time - begun < 60
+    assert bench.backend.store.state.burning == []
+
+
+def test_a_burn_in_that_is_cancelled_takes_its_load_away(bench: Bench) -> None:
+    bench.backend.menu.set("burn_in", "hang")
+    bench.control.cancel = True
+    bench.control.add(BURN, asked(bench))
+    bench.rounds()
+    assert [fail.code for _, fail in bench.control.failed] == ["cancelled"]
+    assert bench.backend.store.state.burning == []
+
+
+def test_a_load_outlives_the_agent_and_ends_with_the_next_burn_in(bench: Bench) -> None:
+    """The process dies in the middle: its load goes on, and no machine is made on it meanwhile."""
+    bench.backend.menu.set("burn_in", "hang")
+
+    async def dies(agent: SimAgent) -> None:
+        while not bench.control.beats:
+            await agent.step()
+        await agent._drop_work()
+
+    bench.control.add(BURN, asked(bench, limit_s=3600))
+    bench.run(dies)
+    assert len(bench.backend.store.state.burning) == 8
+    bench.backend.menu.clear()
+    bench.control.add(TaskKind.VM_PROVISION, bench.provision(0), task_id="task-2")
+    bench.rounds()
+    codes = {task: (fail.code, fail.retryable) for task, fail in bench.control.failed}
+    assert codes == {"task-1": ("interrupted", True), "task-2": ("burn_in_runs", True)}
+    seen = bench.control.observed[-1].devices.gpus
+    assert {gpu.clean for gpu in seen} == {None}
+    bench.control.add(BURN, asked(bench), epoch=2)
+    bench.rounds()
+    assert result(bench).verdict == "pass"
+    bench.control.add(TaskKind.VM_PROVISION, bench.provision(0), task_id="task-2", epoch=2)
+    bench.rounds()
+    assert bench.control.completed[-1][0] == "task-2"
+
+
+def test_a_reboot_in_the_middle_proves_nothing_and_leaves_no_load(bench: Bench) -> None:
+    bench.backend.menu.set("reboot", "node.burn_in:burning")
+    bench.control.add(BURN, asked(bench))
+    bench.rounds()
+    assert [fail.code for _, fail in bench.control.failed] == ["interrupted"]
+    assert (bench.control.completed, bench.backend.store.state.burning) == ([], [])
+
+
+def test_what_somebody_has_is_not_burnt_in(bench: Bench) -> None:
+    bench.control.add(TaskKind.VM_PROVISION, bench.provision(3))
+    bench.rounds()
+    bench.control.add(BURN, asked(bench), task_id="task-2")
+    bench.rounds()
+    assert [(task, fail.code) for task, fail in bench.control.failed] == [
+        ("task-2", "device_in_use")
+    ]
+    bench.control.add(BURN, BurnInParams(("GPU-of-another-host",), 20, 30), task_id="task-3")
+    bench.rounds()
+    assert bench.control.failed[-1][1].code == "device_mismatch"
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"gpus": [], "duration_s": 60, "limit_s": 90},
+        {"gpus": ["GPU-1", "GPU-1"], "duration_s": 60, "limit_s": 90},
+        {"gpus": ["GPU-1; reboot"], "duration_s": 60, "limit_s": 90},
+        {"gpus": ["GPU-1"], "duration_s": 60, "limit_s": 60},
+        {"gpus": ["GPU-1"], "duration_s": 10**9, "limit_s": 10**9 + 1},
+        {"gpus": ["GPU-1"], "duration_s": "60", "limit_s": 90},
+        {"gpus": ["GPU-1"], "duration_s": 60, "limit_s": 90, "program": "/bin/sh"},
+    ],
+    ids=["no GPU", "twice", "no UUID", "no time", "too long", "text", "unknown"],
+)
+def test_a_burn_in_is_asked_for_in_types(params: dict[str, object]) -> None:
+    with pytest.raises(WireError):
+        parse_params(BURN, params)
+
+
+def test_a_result_that_contradicts_itself_is_none() -> None:
+    gpu = {"uuid": "GPU-1", "ok": False, "detail": ""}
+    with pytest.raises(WireError):
+        BurnInResult.from_json(
+            {"verdict": "pass", "method": "load", "detail": "", "ran_s": 1, "gpus": [gpu]}
+        )
+
+
+def test_only_what_is_on_the_menu_can_be_set() -> None:
+    assert set_fault(Faults(), "burn_in", "hang").burn_in == "hang"
+    with pytest.raises(FaultError):
+        set_fault(Faults(), "burn_in", "melt")
+
+
+@pytest.fixture
+def stage() -> Iterator[HostStage]:
+    """A real host's agent and helper."""
+    with host_stage() as made:
+        made.start_helper()
+        made.start_agent()
+        assert until(lambda: bool(made.control.observed))
+        yield made
+
+
+def real(stage: HostStage, duration_s: int, limit_s: int) -> BurnInParams:
+    """A burn-in of all its GPUs."""
+    gpus = tuple(slot.gpu_uuid for slot in stage.slots(*range(8)))
+    return BurnInParams(gpus, duration_s, limit_s)
+
+
+def loaded(stage: HostStage) -> int:
+    """The hook's process; 0 when it has not begun."""
+    told = stage.folder / "hooks" / "burning"
+    return int(told.read_text() or 0) if told.exists() else 0
+
+
+def lives(pid: int) -> bool:
+    """Whether the process is there and no corpse."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_a_real_hosts_hook_says_how_its_gpus_stood_it(stage: HostStage) -> None:
+    bad = stage.slots(5)[0].gpu_uuid
+    (stage.folder / "hooks" / "bad").write_text(bad)
+    stage.done(BURN, real(stage, 1, 10), "task-1")
+    found = BurnInResult.from_json(stage.control.completed[-1][1].result)
+    assert (found.verdict, found.method) == ("fail", "load")
+    assert [gpu.uuid for gpu in found.gpus if not gpu.ok] == [bad]
+
+
+def test_a_real_hosts_hook_is_killed_at_the_limit_and_nothing_is_made_meanwhile(
+    stage: HostStage,
+) -> None:
+    (stage.folder / "hooks" / "hang").touch()
+    stage.control.add(BURN, real(stage, 1, 6), task_id="task-1")
+    assert until(lambda: loaded(stage) > 0)
+    stage.control.add(TaskKind.VM_PROVISION, stage.provision(0), task_id="task-2")
+    assert until(lambda: stage.answered("task-2"))
+    stage.kill_agent()
+    stage.start_agent()
+    assert until(lambda: stage.answered("task-1"))
+    codes = {task: fail.code for task, fail in stage.control.failed}
+    assert codes == {"task-2": "burn_in_runs", "task-1": "interrupted"}
+    # The agent's death ends no load: its limit does.
+    assert until(lambda: not lives(loaded(stage)), 15)
+    os.unlink(stage.folder / "hooks" / "hang")
+    stage.done(BURN, real(stage, 1, 10), "task-1", epoch=2)
+    assert stage.control.completed[-1][1].result["verdict"] == "pass"
+
+
+def test_a_hook_that_hangs_is_told_as_overdue(stage: HostStage) -> None:
+    (stage.folder / "hooks" / "hang").touch()
+    stage.control.add(BURN, real(stage, 1, 3), task_id="task-1")
+    assert until(lambda: stage.answered("task-1"), 30)
+    [(_, failed)] = stage.control.failed
+    assert (failed.code, failed.retryable) == ("burn_in_overdue", False)
+    assert not lives(loaded(stage))
