@@ -15,10 +15,12 @@ from gpuaas.api.views import (
     maintenance,
     nodes,
     notices,
+    readiness,
     terms,
 )
 
 _TERMS = "placement-terms/<name:noun>/<name:about>"
+_READY = "readiness-terms/<name:about>"
 PLACEMENT: list[URLPattern | URLResolver] = [
     path("drift", drift.Drifts.as_view(), name="drift-list"),
     path("drift/<uuid:drift_id>/actions/accept", drift.DriftAccept.as_view(), name="drift-accept"),
@@ -40,6 +42,13 @@ PLACEMENT: list[URLPattern | URLResolver] = [
         f"{_TERMS}/actions/preview",
         terms.PlacementTermsPreview.as_view(),
         name="placement-terms-preview",
+    ),
+    path("readiness-terms", readiness.ReadinessTermsAll.as_view(), name="readiness-terms-list"),
+    path(_READY, readiness.ReadinessTermsOne.as_view(), name="readiness-terms-detail"),
+    path(
+        f"{_READY}/actions/preview",
+        readiness.ReadinessTermsPreview.as_view(),
+        name="readiness-terms-preview",
     ),
     path("scoring", terms.ScoringVersions.as_view(), name="scoring-list"),
 ]

@@ -125,6 +125,7 @@ class ConsolePage(OperatorView):
                     link("Fragmentation", "fragmentation", "gauge"),
                     link("Make room", "defrag", "broom"),
                     link("Placement terms", "placement-terms", "list"),
+                    link("Fitness terms", "readiness-terms", "list"),
                 ),
             ),
             Section(

@@ -1,4 +1,4 @@
-"""Which host is speaking, and may it?  Join once, then every message is signed."""
+"""How does a host come to speak for itself?  It joins once, renews its credential, or loses it."""
 
 from __future__ import annotations
 
@@ -15,29 +15,22 @@ from gpuaas.kernel.transitions import advance
 from placement.domain.versions import version_problem
 from placement.errors import (
     AgentVersionRefused,
-    ClockSkew,
-    CredentialInvalid,
     JoinTokenInvalid,
     NodeStateRefused,
-    ReplayedMessage,
 )
 from placement.models import JoinToken, Node, NodeCredential, NodeTask
 from placement.node_tasks import (
     AGENT_VERSION,
-    CLOCK_WINDOW_S,
     JoinAnswer,
     JoinRequest,
     RenewAnswer,
     RenewRequest,
     control_public_key,
-    signature_holds,
 )
 from placement.services.nodes import discovery_order
 from placement.states import NodeState, TaskState
 
 CREDENTIAL_TTL = timedelta(hours=24)
-RENEWAL_GRACE = timedelta(days=30)
-"""How long after its end a credential may still be used for one thing: to be renewed."""
 JOIN_TTL_S = 900
 MAX_JOIN_TTL_S = 3600
 POLL_MS = 1000
@@ -170,55 +163,6 @@ def _join_answer(node: Node, credential: NodeCredential) -> JoinAnswer:
         server_time=int(clock.db_now().timestamp()),
         poll_ms=POLL_MS,
     )
-
-
-def request_authenticate(
-    *,
-    credential_id: str,
-    sequence: int,
-    timestamp: int,
-    signature: str,
-    method: str,
-    path: str,
-    body: bytes,
-    renewing: bool = False,
-) -> Node:
-    """The node that signed the request. Each sequence is accepted once, rising.
-
-    A host that was off for longer than its credential lives comes back by itself:
-    ``renewing`` accepts an ended, unrevoked credential within the grace.
-
-    The signature is checked before the time and the sequence are talked about, so that
-    only the holder of the key learns them.
-    """
-    try:
-        key = UUID(credential_id)
-    except ValueError:
-        raise CredentialInvalid from None
-    row = NodeCredential.objects.select_related("node").filter(pk=key).first()
-    now = clock.db_now()
-    grace = RENEWAL_GRACE if renewing else timedelta()
-    if row is None or row.revoked_at is not None or row.expires_at + grace <= now:
-        raise CredentialInvalid
-    if row.node.state == NodeState.RETIRED or not signature_holds(
-        row.public_key,
-        signature,
-        method=method,
-        path=path,
-        sequence=sequence,
-        timestamp=timestamp,
-        body=body,
-    ):
-        raise CredentialInvalid
-    if abs(now.timestamp() - timestamp) > CLOCK_WINDOW_S:
-        raise ClockSkew(server_time=int(now.timestamp()))
-    taken = NodeCredential.objects.filter(
-        pk=row.pk, last_sequence__lt=sequence, revoked_at__isnull=True
-    ).update(last_sequence=sequence, last_seen_at=now)
-    if not taken:
-        fresh = NodeCredential.objects.get(pk=row.pk)
-        raise ReplayedMessage(last_sequence=fresh.last_sequence, server_time=int(now.timestamp()))
-    return row.node
 
 
 @transaction.atomic

@@ -6,13 +6,14 @@ so that nothing is placed on what is under load. A result in time is evidence; n
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
 from django.db import transaction
 
-from gpuaas.kernel import clock, errors, events, ids
+from gpuaas.kernel import clock, errors, events, ids, sweeping
 from gpuaas.kernel.actor import Actor, system
 from placement.domain.readiness import FAIL, PASS, Item
 from placement.errors import NodeStateRefused
@@ -138,6 +139,10 @@ def burn_in_over(node_id: UUID) -> bool:
 
 def burn_in_sweep() -> int:
     """Lift what burn-ins have left drained, however they ended. Returns how many hosts."""
+    return sweeping.each("placement.burn_ins", _drained_hosts, burn_in_over)
+
+
+def _drained_hosts(resting: Collection[UUID]) -> list[UUID]:
     drains = NodeDrain.objects.filter(ended_at__isnull=True, owner=BURN_IN.as_json())
-    found = list(drains.values_list("node_id", flat=True).distinct()[:200])
-    return sum(burn_in_over(node_id) for node_id in found)
+    drains = drains.exclude(node_id__in=resting)
+    return list(drains.values_list("node_id", flat=True).distinct()[:200])

@@ -95,7 +95,7 @@ def capabilities_judge(node: Node) -> bool:
     moved = False
     for capability, row in capabilities_of(node).items():
         standing = found[capability]
-        edge = _edge(row, standing, node, auto=in_force.auto)
+        edge = rule_for(row, standing, node, auto=in_force.auto)
         kept: dict[str, Any] = {
             "standing": standing.standing,
             "misses": [miss.as_json() for miss in standing.misses],
@@ -115,7 +115,7 @@ def capabilities_judge(node: Node) -> bool:
     return moved
 
 
-def _edge(row: NodeCapability, standing: Standing, node: Node, *, auto: bool) -> str:
+def rule_for(row: NodeCapability, standing: Standing, node: Node, *, auto: bool) -> str:
     """The move that the rule makes, or an empty text."""
     if row.state == CapabilityState.PROMOTED and not standing.ready:
         return "suspend"

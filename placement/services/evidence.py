@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
 
-from gpuaas.kernel import clock, errors, events, sweeping
+from gpuaas.kernel import clock, errors, sweeping
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
 from placement.domain.readiness import (
@@ -21,14 +21,11 @@ from placement.domain.readiness import (
     Item,
 )
 from placement.domain.seen import firmware_in, from_report
-from placement.domain.terms import BadVersion, version_of
 from placement.errors import EvidenceNotEnough, NodeStateRefused
 from placement.models import (
     Node,
     NodeCapability,
-    NodeFamily,
     ReadinessEvidence,
-    ReadinessTerms,
 )
 from placement.services.capabilities import (
     PART,
@@ -185,73 +182,6 @@ def node_demote(*, node_id: UUID, capability: str, reason: str, actor: Actor) ->
             facts={"node": node.name, "capability": capability},
         )
         refold(node)
-    return row
-
-
-def _refuse(field: str, code: str, text: str) -> errors.InvalidRequest:
-    return errors.InvalidRequest(
-        f"{field}: {text}.", errors=(errors.FieldError(f"/{field}", code, text),)
-    )
-
-
-@transaction.atomic
-def readiness_terms_set(
-    *,
-    family: str,
-    required: Mapping[str, Mapping[str, int | None]],
-    reason: str,
-    actor: Actor,
-    driver_min: str = "",
-    firmware_min: str = "",
-    auto_promote: bool = False,
-) -> ReadinessTerms:
-    """What hosts of a family (empty: of every family without own terms) need, from now on.
-
-    ``required``: for each capability its checks, with seconds for which each is good, or None.
-    Its hosts are judged anew by the next sweep. Raises InvalidRequest, naming the field.
-    """
-    why = need_reason(reason)
-    found = NodeFamily.objects.filter(name=family).first() if family else None
-    if family and found is None:
-        raise _refuse("family", "unknown", "no family of this name")
-    for capability, checks in required.items():
-        if capability not in CAPABILITIES:
-            raise _refuse("required", "unknown", f"one of {', '.join(CAPABILITIES)}")
-        for check, valid_s in checks.items():
-            if check not in CHECKS:
-                raise _refuse("required", "unknown", f"{check[:40]} is none of {', '.join(CHECKS)}")
-            if valid_s is not None and not 60 <= valid_s <= MOST_VALID_S:
-                raise _refuse("required", "out_of_range", f"60 to {MOST_VALID_S} seconds")
-    try:
-        driver = list(version_of(driver_min)) if driver_min else []
-    except BadVersion as bad:
-        raise _refuse("driver_min", "bad_format", str(bad)) from bad
-    if firmware_min and not firmware_in(firmware_min):
-        raise _refuse("firmware_min", "bad_format", "hexadecimal numbers with dots between them")
-    said: dict[str, Any] = {
-        "required": {c: dict(checks) for c, checks in required.items()},
-        "driver_min": driver,
-        "firmware_min": firmware_min,
-        "auto_promote": auto_promote,
-    }
-    row = ReadinessTerms.objects.select_for_update().filter(family=found).first()
-    before = None if row is None else {field: getattr(row, field) for field in said}
-    row = row or ReadinessTerms(family=found, version=0)
-    for field, value in said.items():
-        setattr(row, field, value)
-    row.version += 1
-    row.save()
-    events.record(
-        kind="placement.readinessterms.set",
-        subject=row,
-        actor=actor,
-        before=before,
-        after={"family": family, **said},
-        reason=why,
-    )
-    due = NodeCapability.objects.exclude(state=CapabilityState.DEMOTED)
-    due = due.filter(node__family=found) if found else due
-    due.update(rejudge=True)
     return row
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -21,6 +21,7 @@ from placement.services.drift import drift_nudge
 from placement.services.evidence import evidence_from_report
 from placement.services.health import health_judge
 from placement.services.nodes import locked, recount, refold
+from placement.services.quiet import report_quiet
 from placement.services.residue import residue_take
 from placement.states import AllocationState, NodeState
 
@@ -36,8 +37,16 @@ HOLDING = (
 )
 
 
-@transaction.atomic
 def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
+    """Take a report: one that says nothing new at next to no cost, any other in full."""
+    now = clock.db_now()
+    if not report_quiet(node, message, now, HOLDING):
+        _take(node, message, now)
+    return ObservedAnswer(server_time=int(now.timestamp()))
+
+
+@transaction.atomic
+def _take(node: Node, message: ObservedReport, now: datetime) -> None:
     """Keep the report, compare it with what should be there, and fold the node's health.
 
     Traces of an earlier tenant block the slots that they touch; those that no slot can be
@@ -46,7 +55,6 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
 
     Reports are numbered within a boot; an older one than the last kept changes nothing.
     """
-    now = clock.db_now()
     row = locked(node.pk)
     if message.boot_id != row.boot_id:
         raise ObservedStale("The report is of another boot than the node's last poll.")
@@ -116,7 +124,6 @@ def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
     lost = [a.pk for a in held if a.state == AllocationState.ACTIVE and str(a.pk) not in seen]
     if changed or lost:
         drift_nudge(row.pk)
-    return ObservedAnswer(server_time=int(now.timestamp()))
 
 
 def silence_sweep() -> int:

@@ -53,6 +53,8 @@ def pages_of(scene: Scene) -> dict[str, list[tuple[str, str]]]:
             ("c-drift", "/console/drift/?state=all"),
             ("c-fragmentation", "/console/fragmentation/"),
             ("c-defrag", "/console/defrag/?sku=h100.slice"),
+            ("c-fitness-terms", "/console/readiness-terms/"),
+            ("c-fitness-terms-one", "/console/readiness-terms/h100x8/"),
             ("c-terms", "/console/placement-terms/"),
             ("c-terms-one", "/console/placement-terms/sku/h100.slice/"),
             ("c-scoring", "/console/scoring/"),

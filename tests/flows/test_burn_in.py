@@ -19,7 +19,8 @@ from placement.models import (
 )
 from placement.services import nodes
 from placement.services.burn_in import VALID_S, burn_in_order, burn_in_sweep
-from placement.services.evidence import evidence_give, readiness_sweep, readiness_terms_set
+from placement.services.evidence import evidence_give, readiness_sweep
+from placement.services.readiness_terms import readiness_terms_set
 from placement.services.tasks import leases_sweep
 from placement.states import TaskState
 from tests.builders import OPERATOR

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,11 +19,15 @@ from placement.models import (
     NodeCapability,
     NodeTask,
     ReadinessEvidence,
+    ReadinessTerms,
 )
 from placement.selectors import posture_of
+from placement.selectors.readiness_terms import readiness_terms_list, readiness_terms_now
 from placement.services import evidence as service
 from placement.services import nodes
 from placement.services.allocations import Ticket
+from placement.services.readiness_terms import readiness_terms_preview, readiness_terms_set
+from tenants.errors import PreviewStale
 from tests.builders import OPERATOR, Host, TenantWorld, a_catalogue, a_host, a_tenant
 
 pytestmark = pytest.mark.django_db
@@ -174,7 +179,7 @@ def test_a_host_that_is_not_approved_is_not_promoted(db: None) -> None:
 
 
 def test_terms_of_a_family_ask_for_a_burn_in_and_promote_by_themselves(host: Host) -> None:
-    service.readiness_terms_set(
+    readiness_terms_set(
         family="h100x8",
         required={"slices": {"iommu": None, "burn_in": 86_400}, "baremetal": {"driver": None}},
         auto_promote=True,
@@ -203,7 +208,7 @@ def test_terms_of_a_family_ask_for_a_burn_in_and_promote_by_themselves(host: Hos
 
 def test_a_driver_below_the_familys_baseline_is_not_sold(host: Host) -> None:
     say(host, "driver", "pass", version=[535, 183])
-    service.readiness_terms_set(
+    readiness_terms_set(
         family="h100x8",
         required={"slices": {"driver": None}, "baremetal": {"driver": None}},
         driver_min="550.54",
@@ -214,6 +219,42 @@ def test_a_driver_below_the_familys_baseline_is_not_sold(host: Host) -> None:
     assert host.fresh().takes == "none"
     miss = NodeCapability.objects.get(node=host.node, capability="slices").misses[0]
     assert "535.183 is below the family's 550.54" in miss["reason"]
+
+
+def test_a_preview_says_whom_terms_would_move_and_they_move_exactly_those(host: Host) -> None:
+    a_host("h2")
+    service.evidence_give(
+        node_id=host.node.pk, check="burn_in", verdict="pass", reason="done", actor=OPERATOR
+    )
+    given: dict[str, Any] = {"required": {"slices": {"burn_in": None}, "baremetal": {}}}
+    shown = readiness_terms_preview(family="h100x8", **given)
+    told = [(one.node, one.capability, one.move) for one in shown.moved]
+    assert told == [("h2", "slices", "suspend")]
+    assert (shown.hosts, shown.demoted, shown.promoted) == (2, 1, 0)
+    assert ("slices burn_in", "not needed", "no end") in shown.changes
+    assert not ReadinessTerms.objects.exists()
+    a_host("h3")
+    how: dict[str, Any] = {"family": "h100x8", "reason": "because", "actor": OPERATOR, **given}
+    with pytest.raises(PreviewStale):
+        readiness_terms_set(seen=shown.digest, **how)
+    fresh = readiness_terms_preview(family="h100x8", **given)
+    readiness_terms_set(seen=fresh.digest, **how)
+    service.readiness_sweep()
+    found = NodeCapability.objects.filter(state="suspended").order_by("node__name", "capability")
+    assert list(found.values_list("node__name", "capability")) == [
+        ("h2", "slices"),
+        ("h3", "slices"),
+    ]
+
+
+def test_terms_of_every_other_family_spare_one_with_its_own(host: Host) -> None:
+    own: dict[str, Any] = {"required": {}, "reason": "nothing", "actor": OPERATOR}
+    readiness_terms_set(family="h100x8", **own)
+    assert readiness_terms_preview(family="any", required={}).hosts == 0
+    assert readiness_terms_now("h100x8").version == 1
+    assert readiness_terms_list()[0].family == "any"
+    assert readiness_terms_now("any").version == 0
+    assert {n.check for n in readiness_terms_now("any").required} >= {"driver", "iommu"}
 
 
 @pytest.mark.parametrize(
@@ -257,7 +298,7 @@ def test_terms_that_mean_nothing_name_their_field(
 ) -> None:
     how: dict[str, object] = {"family": "", "required": {}, "reason": "because", **given}
     with pytest.raises(errors.InvalidRequest) as refused:
-        service.readiness_terms_set(actor=OPERATOR, **how)  # type: ignore[arg-type]  # wrong on purpose
+        readiness_terms_set(actor=OPERATOR, **how)  # type: ignore[arg-type]  # wrong on purpose
     assert refused.value.errors[0].pointer == field
 
 

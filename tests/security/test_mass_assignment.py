@@ -105,6 +105,7 @@ def test_no_address_takes_a_member_that_it_does_not_declare(world: World) -> Non
 
 SETS = {"together", "close", "apart", "own", "movable"}
 TERMS = {"alone", "own", "driver_min", "driver_below", "runtime_min", "tenants"}
+READY = {"driver_min", "firmware_min", "auto_promote"}
 ENVELOPE = {"borrow_milli", "drain_after_s", "lend_milli", "on_excess"}
 OPTIONAL: dict[str, set[str]] = {
     "signup": {"full_name"},
@@ -187,6 +188,8 @@ OPTIONAL: dict[str, set[str]] = {
     "defrag-plan": {"slots", "moves", "lost_milli"},
     "defrag-run": {"slots", "moves", "lost_milli"},
     "placement-terms-preview": TERMS,
+    "readiness-terms-preview": READY,
+    "readiness-terms-detail": READY,
     "placement-terms-detail": TERMS,
     "workload-scale": {"partial"},
     "workload-placement": {"datasets", "wait"},

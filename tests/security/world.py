@@ -334,6 +334,7 @@ def missing_of(route: Route) -> dict[str, str]:
 
 
 _REASON = {"reason": "a test"}
+_NEED = {"capability": "slices", "check": "driver", "valid_s": 3600}
 _LATER = {"opens_at": "2099-01-01T00:00:00Z", "closes_at": "2099-01-02T00:00:00Z"}
 _WINDOW = {
     "starts_at": (clock.now() + timedelta(days=100)).isoformat(),
@@ -452,6 +453,8 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "defrag-run": {**_REASON, "sku": "h100.slice", "seen": "not looked at"},
     "placement-terms-preview": {"alone": "wiring"},
     "placement-terms-detail": {**_REASON, "alone": "wiring", "seen": "not looked at"},
+    "readiness-terms-preview": {"required": [_NEED]},
+    "readiness-terms-detail": {**_REASON, "required": [_NEED], "seen": "not looked at"},
     "scoring-list": {**_REASON, "gap": 1, "fragment": 1, "stranded": 1, "broken": 1},
     "drift-accept": _REASON,
     "drift-remove": _REASON,

@@ -18,7 +18,7 @@ from gpuaas.kernel.errors import FieldError
 from placement.errors import CredentialInvalid, WireRefused
 from placement.models import Node
 from placement.node_tasks import MAX_BODY_BYTES, WireError, load_json
-from placement.services import agents
+from placement.services.signatures import request_authenticate
 
 _MOST = 2**63 - 1
 
@@ -83,7 +83,7 @@ class AgentView(ProductView):
 
     def perform_authentication(self, request: Request) -> None:
         """Check the signature over method, path, sequence, time and body."""
-        self.node = agents.request_authenticate(
+        self.node = request_authenticate(
             credential_id=request.headers.get("Gpuaas-Credential", ""),
             sequence=_number(request, "Gpuaas-Sequence"),
             timestamp=_number(request, "Gpuaas-Timestamp"),

@@ -1,0 +1,122 @@
+"""What does a large fleet cost the control plane?  Statements a message, when there is no news."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from nodeagent.protocol import ObservedReport
+from nodeagent.simhost.backend import SimBackend
+from nodeagent.simhost.hardware import HardwareConfig, create_host
+from nodeagent.simhost.state import SimVm
+from placement.models import Node
+from placement.services import nodes
+from placement.services.quiet import IN_FULL_EVERY
+from tests.api.test_agent import Agent
+from tests.builders import OPERATOR, a_catalogue
+from tests.nodeagent.clock import FakeClock
+from tests.topologies import topology_file
+
+pytestmark = pytest.mark.django_db
+
+
+class Steady(Agent):
+    """A host in service that has nothing new to say."""
+
+    def __init__(self, folder: Path) -> None:
+        a_catalogue()
+        super().__init__("host-1")
+        create_host(folder, HardwareConfig("host-1"), topology_file("azure-ndv5-topo.xml"))
+        self.backend = SimBackend(folder, FakeClock(time.time()))
+        self.boot = self.backend.boot_id()
+        self.seq = 0
+        assert self.join(boot_id=self.boot).status_code == 200
+        [task] = self.poll()["tasks"]
+        done = {
+            "lease_epoch": task["envelope"]["lease_epoch"],
+            "boot_id": self.boot,
+            "result": self.backend.topology().to_json(),
+        }
+        path = f"/tasks/{task['envelope']['task_id']}/complete"
+        assert self.say("POST", path, done).status_code == 200
+        nodes.node_approve(node_id=self.node.pk, actor=OPERATOR, reason="x", family="h100x8")
+        for _ in range(3):
+            self.report()
+
+    def poll(self) -> Any:
+        """Ask for work."""
+        message = {"boot_id": self.boot, "max": 4, "capabilities": [], "running": []}
+        answer = self.say("POST", "/tasks:lease", message)
+        assert answer.status_code == 200, answer.content
+        return answer.json()
+
+    def report(self, **change: Any) -> None:
+        """Say what is on the host."""
+        self.seq += 1
+        seen = self.backend.observe()
+        message = ObservedReport(
+            self.boot, self.seq, int(time.time()), seen.vms, seen.devices, seen.conditions
+        ).to_json()
+        answer = self.say("PUT", "/nodes/self/observed", {**message, **change})
+        assert answer.status_code == 200, answer.content
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Steady:
+    """A host in service."""
+    return Steady(tmp_path / "host-1")
+
+
+def statements(seen: CaptureQueriesContext) -> int:
+    """How many, without the marks of transactions."""
+    marks = ("SAVEPOINT", "RELEASE", "ROLLBACK")
+    return sum(not query["sql"].startswith(marks) for query in seen.captured_queries)
+
+
+def test_a_poll_with_nothing_to_do_takes_three_statements(host: Steady) -> None:
+    """Who speaks, and that it is alive; the time; whether anything is due."""
+    host.poll()
+    with CaptureQueriesContext(connection) as seen:
+        assert host.poll()["tasks"] == []
+    assert statements(seen) == 3, seen.captured_queries
+
+
+def test_a_report_without_news_takes_four_statements(host: Steady) -> None:
+    """Who speaks; the time; that it is all as before; and what is held there."""
+    host.report()
+    with CaptureQueriesContext(connection) as seen:
+        host.report()
+    assert statements(seen) == 4, seen.captured_queries
+    row = Node.objects.get(pk=host.node.pk)
+    assert (row.observed_seq, row.health) == (host.seq, "ok")
+
+
+def test_every_so_many_reports_one_is_taken_in_full(host: Steady) -> None:
+    took = []
+    for _ in range(IN_FULL_EVERY):
+        with CaptureQueriesContext(connection) as seen:
+            host.report()
+        took.append(statements(seen) > 4)
+    assert took.count(True) == 1
+
+
+def test_news_is_never_taken_for_none(host: Steady) -> None:
+    host.report()
+    gone = {"code": "prerequisite_missing", "detail": "no vfio", "device": None}
+    host.report(conditions=[{**gone, "claim_ref": None}])
+    assert Node.objects.get(pk=host.node.pk).health == "degraded"
+    host.report()
+    assert Node.objects.get(pk=host.node.pk).health == "ok"
+    Node.objects.filter(pk=host.node.pk).update(health="unknown")
+    host.report()
+    assert Node.objects.get(pk=host.node.pk).health == "ok"
+    stray = SimVm("x", "", "stray", "running", "i", [0], [], "127.0.0.1", 22)
+    host.backend.store.state.vms["x"] = stray
+    host.backend.store.save()
+    host.report()
+    assert [c["code"] for c in Node.objects.get(pk=host.node.pk).conditions] == ["unknown_vm"] * 2
