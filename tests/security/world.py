@@ -43,6 +43,7 @@ from tenants.services import (
 )
 from tests.api.client import Caller, caller_of, operator_caller, order_body, token_of
 from tests.builders import BOOT, OPERATOR, a_catalogue, a_host, a_member, a_tenant
+from tests.security.fleet import FLEET
 
 CANARY = "canary-7f3a"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBn1Jd4YbS0nO0cC3m3h1wq0v6C4tqk1i0pC7a5hZ2qX a@b"
@@ -334,12 +335,7 @@ def missing_of(route: Route) -> dict[str, str]:
 
 
 _REASON = {"reason": "a test"}
-_NEED = {"capability": "slices", "check": "driver", "valid_s": 3600}
 _LATER = {"opens_at": "2099-01-01T00:00:00Z", "closes_at": "2099-01-02T00:00:00Z"}
-_WINDOW = {
-    "starts_at": (clock.now() + timedelta(days=100)).isoformat(),
-    "ends_at": (clock.now() + timedelta(days=101)).isoformat(),
-}
 _CHANGES: dict[str, dict[str, Any]] = {
     "scale": {"replicas": 2, "wait": True},
     "batch-size": {"batch_size": 8},
@@ -453,36 +449,8 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "defrag-run": {**_REASON, "sku": "h100.slice", "seen": "not looked at"},
     "placement-terms-preview": {"alone": "wiring"},
     "placement-terms-detail": {**_REASON, "alone": "wiring", "seen": "not looked at"},
-    "readiness-terms-preview": {"required": [_NEED]},
-    "readiness-terms-detail": {**_REASON, "required": [_NEED], "seen": "not looked at"},
     "scoring-list": {**_REASON, "gap": 1, "fragment": 1, "stranded": 1, "broken": 1},
-    "drift-accept": _REASON,
-    "drift-remove": _REASON,
-    "held-allow": _REASON,
-    "held-reject": _REASON,
-    "pool-breaker": {**_REASON, "percent": 10, "floor": 1, "window_s": 3600},
-    "node-accept": {**_REASON, "slot_index": 0},
-    "node-cut": {**_REASON, "slot_index": 0, "cut": "whole"},
-    "node-evidence": {**_REASON, "check": "burn_in", "verdict": "pass"},
-    "node-burn-in": {**_REASON, "duration_s": 3600},
-    "node-promote": {**_REASON, "capability": "slices"},
-    "node-demote": {**_REASON, "capability": "slices"},
-    "node-lift-health": {**_REASON, "gpu_uuid": "GPU-none"},
-    "node-card-replace": {**_REASON, "slot_index": 7},
-    "node-card-approve": {**_REASON, "slot_index": 7},
-    "node-card-cancel": {**_REASON, "slot_index": 7},
-    "window-list": {**_REASON, "nodes": ["host-1"], **_WINDOW},
-    "window-preview": {"nodes": ["host-1"], **_WINDOW},
-    "pool-notice": {**_REASON, "lead_s": 3600, "again_s": 600},
-    "notice-acknowledge": {},
-    "agent-telemetry": {
-        "boot_id": BOOT,
-        "windows": [
-            {"seq": 1, "began_at": 0, "ended_at": 60, "source": "simulated", "devices": []}
-        ],
-    },
-    "agent-observed": {"boot_id": BOOT, "seq": 9, "at": 0, "vms": [], "devices": {}}
-    | {"conditions": []},
+    **FLEET,
 }
 
 
