@@ -176,3 +176,17 @@ def test_a_factor_given_long_ago_does_not_open_one(acme: TenantWorld, operator: 
     answer = browser.send("/console/tenants/acme/break-glass/", {"reason": WHY, "minutes": "15"})
     assert answer.headers["Location"] == "/second-factor/?next=%2Fconsole%2Ftenants%2Facme%2F"
     assert not BreakGlass.objects.exists()
+
+
+def test_who_may_not_look_in_is_told_so_on_a_page(acme: TenantWorld) -> None:
+    reader = User.objects.create_user(
+        "reads@platform.test", None, is_staff=True, operator_role="viewer"
+    )
+    browser = Browser.of(reader)
+    for answer in (
+        browser.get("/console/tenants/acme/break-glass/"),
+        browser.send("/console/tenants/acme/break-glass/", {"reason": WHY, "minutes": "5"}),
+    ):
+        assert answer.status_code == 403
+        assert "permission_denied" in answer.content.decode()
+    assert not BreakGlass.objects.exists()

@@ -56,8 +56,11 @@ class Open(ConsolePage):
 
     def crumbs(self) -> tuple[Crumb, ...]:
         """The way here."""
+        up = Crumb("Tenants", reverse("console:tenants"))
+        if not hasattr(self, "tenant"):
+            return (up,)
         back = reverse("console:tenant", args=[self.tenant.slug])
-        return (Crumb("Tenants", reverse("console:tenants")), Crumb(self.tenant.name, back))
+        return (up, Crumb(self.tenant.name, back))
 
     def find(self, slug: str) -> None:
         """The tenant. Raises NotFound."""

@@ -23,6 +23,7 @@ _UNITS: tuple[tuple[str, Callable[[int], str]], ...] = (
     ("_milli", formats.milli),
     ("_micro", formats.money),
     ("_bytes", formats.size),
+    ("_us", "{} µs".format),
     ("_s", formats.span),
 )
 
@@ -237,7 +238,10 @@ def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{words(k)} {_plain(v)}" for k, v in value.items() if v not in (None, ""))
+        parts = [(words(k), v) for k, v in value.items() if v not in (None, "")]
+        return ", ".join(
+            f"{k} {v.replace('_', ' ') if isinstance(v, str) else _plain(v)}" for k, v in parts
+        )
     if isinstance(value, Iterable) and not isinstance(value, str):
         return ", ".join(_plain(v) for v in value)
     return str(value)
