@@ -1,6 +1,6 @@
 """How does a sweep do something to many objects, so that one that breaks stops no other?
 
-Each object has a transaction of its own. One that raises rests, longer each time, and the next
+Each object is done by itself. One that raises rests, longer each time, and the next
 turns leave it out: neither is it tried again at once, nor does it take a place in a batch. What
 rests is a row, so that all workers know; it is counted by ``gpuaas_sweep_faults`` and found by the
 audit ``sweeps``, and each try is logged.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
@@ -36,8 +37,10 @@ Find = Callable[[Collection[UUID]], Iterable[UUID]]
 """What is due, without the objects that rest."""
 
 
-def each(sweep: str, find: Find, act: Callable[[UUID], object]) -> int:
+def each(sweep: str, find: Find, act: Callable[[UUID], object], *, at_once: bool = True) -> int:
     """Do ``act`` to all that ``find`` gives; how many were done (False says that one was not).
+
+    ``at_once``: all of an object's work is one transaction; otherwise it has several of its own.
 
     An object that changed meanwhile, or that somebody else holds, is passed over and is due again
     in the next turn. A lost connection is raised.
@@ -49,7 +52,7 @@ def each(sweep: str, find: Find, act: Callable[[UUID], object]) -> int:
         done = 0
         for subject in list(find([one for one, at in known.items() if at > now])):
             try:
-                with transaction.atomic():
+                with transaction.atomic() if at_once else nullcontext():
                     done += act(subject) is not False
                     if subject in known:
                         faults.filter(subject_id=subject).delete()

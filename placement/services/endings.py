@@ -6,7 +6,7 @@ over. Each lease ends as any other: releasing first, and released by proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from django.db import transaction
@@ -14,7 +14,7 @@ from django.db.models import Sum
 
 from admission.models import AdmissionRequest
 from admission.states import RequestState
-from gpuaas.kernel import workflow
+from gpuaas.kernel import sweeping, workflow
 from gpuaas.kernel.actor import system
 from gpuaas.kernel.errors import ProductError
 from gpuaas.kernel.transitions import advance
@@ -109,15 +109,21 @@ def excess_drain(tenant_id: UUID, class_id: UUID) -> int:
 
 def deletions_sweep() -> int:
     """Bring every deleting tenant on: release what is left, and end those that hold nothing."""
-    ended = 0
-    deleting = Tenant.objects.filter(state=TenantState.DELETING).values_list("pk", flat=True)
-    for tenant_id in list(deleting):
-        deleting_release(tenant_id)
-        if Claim.objects.filter(tenant_id=tenant_id, holder="tenant", state__in=LIVE).exists():
-            continue
-        try:
-            tenant_delete_finish(tenant_id=tenant_id, actor=PART)
-        except ProductError:
-            continue  # Another worker ended it, or a claim was committed meanwhile.
-        ended += 1
-    return ended
+    # Each release is a transaction: the nodes of many are never locked by one.
+    return sweeping.each("placement.deletions", _deleting, _bring_on, at_once=False)
+
+
+def _deleting(resting: Collection[UUID]) -> list[UUID]:
+    rows = Tenant.objects.filter(state=TenantState.DELETING).exclude(pk__in=resting)
+    return list(rows.values_list("pk", flat=True))
+
+
+def _bring_on(tenant_id: UUID) -> bool:
+    deleting_release(tenant_id)
+    if Claim.objects.filter(tenant_id=tenant_id, holder="tenant", state__in=LIVE).exists():
+        return False
+    try:
+        tenant_delete_finish(tenant_id=tenant_id, actor=PART)
+    except ProductError:
+        return False  # Another worker ended it, or a claim was committed meanwhile.
+    return True

@@ -32,11 +32,13 @@ from placement.models import (
 from placement.services.breaker import held_sweep
 from placement.services.differences import boots_sweep, fabrics_sweep
 from placement.services.durations import durations_sweep
+from placement.services.endings import deletions_sweep
 from placement.services.evidence import readiness_sweep
 from placement.services.health import health_sweep
 from placement.services.maintenance import Selector, maintenance_sweep, window_plan
 from placement.services.observed import silence_sweep
 from placement.services.tasks import leases_sweep
+from tenants.services.deletion import tenant_delete
 from tests.builders import OPERATOR, Host, a_catalogue, a_host, a_report, a_tenant
 
 pytestmark = pytest.mark.django_db
@@ -139,6 +141,13 @@ def planned(hosts: list[Host]) -> list[UUID]:
     return [row.pk for row in windows]
 
 
+def deleting(hosts: list[Host]) -> list[UUID]:
+    tenants = [a_tenant(host.node.name).tenant for host in hosts]
+    for tenant in tenants:
+        tenant_delete(tenant_id=tenant.pk, reason="it is over", actor=OPERATOR)
+    return [tenant.pk for tenant in tenants]
+
+
 def ids(hosts: list[Host]) -> list[UUID]:
     return [host.node.pk for host in hosts]
 
@@ -164,6 +173,7 @@ CASES = {
     "fabrics": Case(fabrics_sweep, moved, "differences", "fabric_take"),
     "leases": Case(leases_sweep, leased, "tasks", "_lose"),
     "held": Case(held_sweep, held, "breaker", "advance"),
+    "deletions": Case(deletions_sweep, deleting, "endings", "deleting_release"),
     "maintenance": Case(maintenance_sweep, planned, "maintenance", "_due"),
 }
 
