@@ -49,6 +49,11 @@ GPU_NEEDS_REPAIR = reason(
     "The GPU takes no new work until somebody has looked at it",
     "Inspect or replace it, then lift it: gpuaas node lift-health NAME --gpu UUID.",
 )
+UNKNOWN_VM = reason(
+    "unknown_vm",
+    "A machine that nobody asked for has the slot's devices, or runs on the host",
+    "End the machine by hand, or find out who started it; then it goes by itself.",
+)
 GPU_WATCHED = reason(
     "gpu_watched",
     "The GPU has shown errors that keep no work away",

@@ -39,7 +39,7 @@ def observation(
     cleaning: claims whose cleanup is under way now. free: bytes left where records are written.
     """
     holders, unclean = _holders(seen, report)
-    conditions = [*_prerequisites(seen, config), *_strays(seen), *sight.conditions]
+    conditions = [*_prerequisites(seen, config), *_strays(seen, report), *sight.conditions]
     conditions += [
         Condition("disk_full", f"{place} has less than {_LEAST_FREE >> 20} MiB left")
         for place, left in free.items()
@@ -114,8 +114,17 @@ def _prerequisites(seen: Inspection, config: HostConfig) -> list[Condition]:
     return [Condition("prerequisite_missing", f"machines cannot run here: {seen.runtime}"[:2000])]
 
 
-def _strays(seen: Inspection) -> list[Condition]:
-    return [Condition("unknown_vm", f"machine {one.name} was not asked for") for one in seen.strays]
+def _strays(seen: Inspection, report: TopologyReport) -> list[Condition]:
+    """One condition per GPU whose slot it touches; one of no device where that is not all."""
+    gpus = {slot.index: slot.gpu_uuid for slot in report.slots}
+    found = []
+    for one in seen.strays:
+        touched = [gpus.get(index) for index in one.slots]
+        said = f"machine {one.name} was not asked for"
+        found += [Condition("unknown_vm", said, device=gpu) for gpu in touched if gpu]
+        if one.beyond or None in touched:
+            found.append(Condition("unknown_vm", said))
+    return found
 
 
 def _residue(tenancy: SeenTenancy) -> list[Condition]:

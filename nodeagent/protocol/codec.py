@@ -58,6 +58,9 @@ class Message:
 
     # Answers of the control plane may grow new members; an older agent must not fail on them.
     ignores_unknown: ClassVar[bool] = False
+    # Members that are not written where they are None or empty: a reader of before does not know
+    # them, and what is signed without them must stay as it was.
+    left_out_when_empty: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def from_json(cls, value: Any, pointer: str = "") -> Self:
@@ -85,9 +88,14 @@ class Message:
         """Rules that span several members; raises WireError. Overridden where there are any."""
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object of this message, with every member present."""
-        schema = _schema(type(self))
-        return {name: _encode(getattr(self, field[0])) for name, field in schema.items()}
+        """The JSON object of this message, with every member but those that may be left out."""
+        schema, may_go = _schema(type(self)), self.left_out_when_empty
+        values = {name: getattr(self, field[0]) for name, field in schema.items()}
+        return {
+            name: _encode(value)
+            for name, value in values.items()
+            if name not in may_go or value not in (None, ())
+        }
 
 
 _SCHEMAS: dict[type[Message], dict[str, tuple[str, Any, bool]]] = {}

@@ -213,13 +213,7 @@ class ObservedVm(Message):
     slots: Annotated[tuple[Annotated[int, Integer(0, 4095)], ...], Many(256)]
     address: Address | None = None
     part: GpuPart | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON object; without a part it has no such member."""
-        found = super().to_json()
-        if self.part is None:
-            del found["part"]
-        return found
+    left_out_when_empty: ClassVar[frozenset[str]] = frozenset({"part"})
 
 
 @dataclass(frozen=True)
@@ -269,13 +263,7 @@ class ObservedReport(Message):
     conditions: Annotated[tuple[Condition, ...], Many(256)]
     intended_use: Code | None = None
     parts: Annotated[tuple[PartKind, ...], Many(8)] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON object; a host that makes no parts does not speak of them."""
-        found = super().to_json()
-        if not self.parts:
-            del found["parts"]
-        return found
+    left_out_when_empty: ClassVar[frozenset[str]] = frozenset({"parts"})
 
 
 @dataclass(frozen=True)

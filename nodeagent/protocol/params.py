@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from nodeagent.protocol.burning import BurnInParams, BurnInResult
 from nodeagent.protocol.codec import Integer, Many, Message, Text
@@ -44,13 +44,7 @@ class SlotDevices(Message):
     extra_nics: Annotated[tuple[Id, ...], Many(64)] = ()
     extra_nvmes: Annotated[tuple[Id, ...], Many(64)] = ()
     part: GpuPart | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON object; without a part it has no such member."""
-        found = super().to_json()
-        if self.part is None:
-            del found["part"]
-        return found
+    left_out_when_empty: ClassVar[frozenset[str]] = frozenset({"part"})
 
     def check(self, pointer: str) -> None:
         """A part comes without the devices of its slot."""

@@ -1,10 +1,15 @@
-"""What can a person do to a simulated host: set faults, look, put a stray machine on it, reboot?
+"""What can a person do to a simulated host: set faults, look, change cards, reboot it?
 
     python -m nodeagent.simhost fault HOST --set lie_cleanup=1 --set slow_s=3
     python -m nodeagent.simhost fault HOST --clear
     python -m nodeagent.simhost show HOST
     python -m nodeagent.simhost stray HOST --slots 3
     python -m nodeagent.simhost reboot HOST
+    python -m nodeagent.simhost card HOST --slot 3 --uuid GPU-new
+    python -m nodeagent.simhost card HOST --slot 3 --gone
+    python -m nodeagent.simhost card HOST --slot 3 --at 0000:77:00.0
+    python -m nodeagent.simhost card HOST --slot 3 --back
+    python -m nodeagent.simhost rename HOST --to other-name
 
 HOST is a host's folder. All of it works while the fleet runs.
 """
@@ -19,7 +24,14 @@ from pathlib import Path
 
 from nodeagent.simhost.devices import scratch_volume
 from nodeagent.simhost.faults import FaultError, FaultMenu
-from nodeagent.simhost.hardware import HardwareError, read_config, read_hardware
+from nodeagent.simhost.hardware import (
+    HardwareError,
+    change_card,
+    read_config,
+    read_hardware,
+    rename_host,
+    restore_card,
+)
 from nodeagent.simhost.state import SimVm, StateStore
 
 
@@ -37,6 +49,10 @@ def main(arguments: list[str] | None = None) -> int:
             print(json.dumps(shown, indent=1))
         elif options.command == "reboot":
             StateStore(folder, config.name).reboot()
+        elif options.command == "rename":
+            rename_host(folder, options.to)
+        elif options.command == "card":
+            _card(folder, options)
         else:
             _stray(folder, [int(part) for part in options.slots.split(",")])
     except (FaultError, HardwareError, ValueError) as error:
@@ -48,12 +64,20 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m nodeagent.simhost", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("fault", "show", "stray", "reboot"):
+    for name in ("fault", "show", "stray", "reboot", "card", "rename"):
         command = commands.add_parser(name)
         command.add_argument("host", type=Path, help="the host's folder")
         if name == "fault":
             command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
             command.add_argument("--clear", action="store_true", help="no faults any more")
+        elif name == "rename":
+            command.add_argument("--to", required=True, help="the name that it tells from now on")
+        elif name == "card":
+            command.add_argument("--slot", type=int, required=True, help="the GPU in its file")
+            command.add_argument("--uuid", help="another card's; empty: it cannot say who it is")
+            command.add_argument("--at", default="", help="its PCI address now")
+            command.add_argument("--gone", action="store_true", help="no card is there any more")
+            command.add_argument("--back", action="store_true", help="the file's own card")
         elif name == "stray":
             command.add_argument("--slots", default="0", help="slot numbers, split by commas")
     return parser
@@ -68,6 +92,20 @@ def _fault(menu: FaultMenu, options: argparse.Namespace) -> dict[str, object]:
             raise FaultError("a fault is set as NAME=VALUE")
         menu.set(name, value)
     return asdict(menu.read())
+
+
+def _card(folder: Path, options: argparse.Namespace) -> None:
+    """Somebody opens the host. What it has is told by its next discovery."""
+    config = read_config(folder)
+    if options.back:
+        restore_card(folder, options.slot)
+    elif options.gone:
+        change_card(folder, options.slot, uuid=None)
+    else:
+        told = {gpu.index: gpu.uuid for gpu in read_hardware(folder, config).gpus}
+        own = config.cards.get(str(options.slot), told.get(options.slot))
+        uuid = own if options.uuid is None else options.uuid
+        change_card(folder, options.slot, uuid=uuid, pci=options.at)
 
 
 def _stray(folder: Path, slots: list[int]) -> None:

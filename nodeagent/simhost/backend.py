@@ -105,7 +105,7 @@ class SimBackend:
             raise BackendError(
                 FailureCode.BACKEND_ERROR, "the devices could not be read", retryable=True
             )
-        self._topology = None
+        self.config, self._topology = read_config(self.folder), None
         return self.topology()
 
     async def provision(

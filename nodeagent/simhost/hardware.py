@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from nodeagent.files import read_json, write_atomic, write_json
 from nodeagent.protocol import Finding, Gpu, PartKind, TopologyReport, UuidSource
+from nodeagent.simhost.cards import with_cards
 from nodeagent.simhost.state import gpu_uuid
 from nodeagent.topology.errors import TopologyError
 from nodeagent.topology.load import load_topology
@@ -32,6 +33,8 @@ class HardwareConfig:
 
     file_uuids: use GPU UUIDs of the file. Off by default: two hosts made from one file would
     otherwise claim to have the same physical devices. part_kinds: the parts of GPUs it can make.
+    cards, addresses: what is otherwise than in the file by now (nodeagent.simhost.cards).
+    calls_itself: the name that the host tells, where it is not the one that it was given.
     """
 
     name: str
@@ -41,6 +44,9 @@ class HardwareConfig:
     file_uuids: bool = False
     intended_use: str | None = None
     part_kinds: tuple[str, ...] = tuple(PartKind)
+    cards: Mapping[str, str | None] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    calls_itself: str = ""
 
 
 def create_host(folder: Path, config: HardwareConfig, topology: Path) -> None:
@@ -82,7 +88,42 @@ def parse_config(entry: Mapping[str, Any]) -> HardwareConfig:
 def read_hardware(folder: Path, config: HardwareConfig) -> TopologyReport:
     """The host's wiring as its agent reports it. Raises TopologyError or OSError."""
     topology = _parsed((folder / TOPOLOGY_FILE).read_bytes())
-    return topology_report(_with_facts(topology, config), config.name)
+    known = with_cards(_with_facts(topology, config), config.cards, config.addresses)
+    return topology_report(known, config.calls_itself or config.name)
+
+
+def change_card(folder: Path, index: int, *, uuid: str | None, pci: str = "") -> HardwareConfig:
+    """Another card in this place of the file, the same elsewhere, or none (uuid None).
+
+    The host's next discovery tells. Raises HardwareError.
+    """
+    config = read_config(folder)
+    count = len(_parsed((folder / TOPOLOGY_FILE).read_bytes()).gpus)
+    if not 0 <= index < count:
+        raise HardwareError(f"its file has GPUs 0 to {count - 1}")
+    cards, addresses = {**config.cards, str(index): uuid}, {**config.addresses}
+    if pci:
+        addresses[str(index)] = pci
+    changed = replace(config, cards=cards, addresses=addresses)
+    write_json(folder / CONFIG_FILE, asdict(changed))
+    return changed
+
+
+def restore_card(folder: Path, index: int) -> HardwareConfig:
+    """The card that the file has is back in its place. Raises HardwareError."""
+    config = read_config(folder)
+    cards = {key: value for key, value in config.cards.items() if key != str(index)}
+    addresses = {key: value for key, value in config.addresses.items() if key != str(index)}
+    changed = replace(config, cards=cards, addresses=addresses)
+    write_json(folder / CONFIG_FILE, asdict(changed))
+    return changed
+
+
+def rename_host(folder: Path, name: str) -> HardwareConfig:
+    """The host tells another name from its next discovery on. Raises HardwareError."""
+    changed = replace(read_config(folder), calls_itself=name)
+    write_json(folder / CONFIG_FILE, asdict(changed))
+    return changed
 
 
 @lru_cache(maxsize=32)

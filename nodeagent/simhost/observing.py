@@ -39,7 +39,7 @@ def observe_host(
         Condition("prerequisite_missing", f"slices need {what}, which is not there")
         for what in sorted(missing)
     ]
-    conditions += _unknown_vms(state)
+    conditions += _unknown_vms(state, report)
     conditions += _residue(state, report, cleaning)
     return Observation(
         vms=tuple(_vm(vm) for vm in state.vms.values()),
@@ -74,16 +74,17 @@ def _device(device: str, holders: dict[str, str | None], state: SimHostState) ->
     return ObservedDevice(device, Presence.PRESENT, holders.get(device), clean)
 
 
-def _unknown_vms(state: SimHostState) -> list[Condition]:
-    return [
-        Condition("unknown_vm", f"machine {vm.name} was not asked for", device=_first_gpu(vm))
-        for vm in state.vms.values()
-        if not vm.allocation
-    ]
-
-
-def _first_gpu(vm: SimVm) -> str | None:
-    return vm.devices[0] if vm.devices else None
+def _unknown_vms(state: SimHostState, report: TopologyReport) -> list[Condition]:
+    """One condition per GPU that it has; one of no device where it has none that is known."""
+    gpus = {gpu.uuid for gpu in report.gpus}
+    found = []
+    for vm in state.vms.values():
+        if vm.allocation:
+            continue
+        said = f"machine {vm.name} was not asked for"
+        held = [Condition("unknown_vm", said, device=one) for one in vm.devices if one in gpus]
+        found += held or [Condition("unknown_vm", said)]
+    return found
 
 
 def _residue(

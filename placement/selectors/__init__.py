@@ -28,6 +28,7 @@ from placement.selectors.health import (
     classes_of,
     device_classes,
     health_of,
+    unknown_machines,
     xid_list,
     xid_words,
 )
@@ -112,6 +113,7 @@ __all__ = [
     "task_list",
     "telemetry_history",
     "telemetry_of",
+    "unknown_machines",
     "xid_list",
     "xid_words",
 ]

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import Count, QuerySet
 
-from placement.domain.health import HEALTHY
+from placement.domain.health import HEALTHY, OCCUPIED
 from placement.domain.xids import POLICIES, xid_of
 from placement.models import DeviceHealth, GpuDevice, Node, Slot, XidEvent
 from placement.states import SlotState
@@ -73,6 +73,18 @@ def classes_of(node_ids: Iterable[UUID]) -> dict[UUID, dict[str, str]]:
     for node_id, uuid, word in rows.values_list("node_id", "gpu_uuid", "classification"):
         found.setdefault(node_id, {})[uuid] = word
     return found
+
+
+def unknown_machines() -> Counter[tuple[str, str]]:
+    """Machines that nobody asked for, by host and by what they block: ``slots`` or ``node``."""
+    rows = Node.objects.exclude(state="retired").filter(conditions__contains=[{"code": OCCUPIED}])
+    counts: Counter[tuple[str, str]] = Counter()
+    for name, conditions in rows.values_list("name", "conditions"):
+        mine = [one for one in conditions if one["code"] == OCCUPIED]
+        whole = {one["detail"] for one in mine if not one.get("slots")}
+        parts = {one["detail"] for one in mine} - whole
+        counts.update({(name, "node"): len(whole), (name, "slots"): len(parts)})
+    return +counts
 
 
 def device_classes() -> Counter[str]:

@@ -23,6 +23,7 @@ from placement.services.health import health_judge
 from placement.services.nodes import locked, recount, refold
 from placement.services.quiet import report_quiet
 from placement.services.residue import residue_take
+from placement.services.strangers import strangers_add
 from placement.states import AllocationState, NodeState
 
 SILENT_AFTER_S = 60
@@ -64,11 +65,7 @@ def _take(node: Node, message: ObservedReport, now: datetime) -> None:
     seen = {vm.claim_ref: vm for vm in message.vms if vm.claim_ref}
     held = list(Allocation.objects.filter(node=row, state__in=HOLDING))
     known = {str(allocation.pk) for allocation in held}
-    for vm in message.vms:
-        if vm.claim_ref not in known:
-            conditions.append(
-                {"code": "unknown_vm", "detail": f"{vm.name} is not ours", "device": None}
-            )
+    strangers_add(row, message, conditions, known)
     present = [a.pk for a in held if str(a.pk) in seen]
     absent = [a.pk for a in held if str(a.pk) not in seen]
     with connection.cursor() as cursor:

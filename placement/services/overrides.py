@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -222,19 +223,25 @@ def override_approve(*, allocation_id: UUID, reason: str, actor: Actor) -> Alloc
     return row
 
 
-def _dropped(allocation_id: UUID, how: str, reason: str, actor: Actor) -> Allocation:
-    why = need_reason(reason)
-    row = locked_allocation(allocation_id)
-    asked = _of_allocation(row).asked()
+def _dropped(
+    blocks: Blocks, subject: Allocation | Slot, how: str, why: str, actor: Actor, **facts: Any
+) -> None:
+    """Take back what was asked for, with the subject's event. Raises NotFound where nothing was."""
+    asked, what = blocks.asked(), "slot" if isinstance(subject, Slot) else "allocation"
     if not asked:
-        raise errors.NotFound("Nobody has asked for an override of this cleanup.")
+        raise errors.NotFound(f"Nobody has asked for an override of this {what}.")
     events.record(
-        kind=f"placement.allocation.override_{how}",
-        subject=row,
+        kind=f"placement.{what}.override_{how}",
+        subject=subject,
         actor=actor,
         reason=why,
-        facts=_drop(asked, how, actor),
+        facts={**_drop(asked, how, actor), **facts},
     )
+
+
+def _allocation_dropped(allocation_id: UUID, how: str, reason: str, actor: Actor) -> Allocation:
+    why, row = need_reason(reason), locked_allocation(allocation_id)
+    _dropped(_of_allocation(row), row, how, why, actor)
     return row
 
 
@@ -244,28 +251,20 @@ def override_refuse(*, allocation_id: UUID, reason: str, actor: Actor) -> Alloca
 
     Raises SecondPersonNeeded for whoever asked: that one withdraws.
     """
-    return _dropped(allocation_id, "refuse", reason, actor)
+    return _allocation_dropped(allocation_id, "refuse", reason, actor)
 
 
 @transaction.atomic
 def override_withdraw(*, allocation_id: UUID, reason: str, actor: Actor) -> Allocation:
     """Ask no longer. Raises NotTheAsker for anybody else: those refuse."""
-    return _dropped(allocation_id, "withdraw", reason, actor)
+    return _allocation_dropped(allocation_id, "withdraw", reason, actor)
 
 
 def _slot_dropped(slot_id: UUID, how: str, reason: str, actor: Actor) -> Slot:
     why = need_reason(reason)
     node, slot = _locked_slot(slot_id)
-    asked = _of_slot(node, slot).asked()
-    if not asked:
-        raise errors.NotFound("Nobody has asked for an override of this slot.")
-    events.record(
-        kind=f"placement.slot.override_{how}",
-        subject=slot,
-        actor=actor,
-        reason=why,
-        facts={**_drop(asked, how, actor), "node": node.name, "slot_index": slot.index},
-    )
+    facts = {"node": node.name, "slot_index": slot.index}
+    _dropped(_of_slot(node, slot), slot, how, why, actor, **facts)
     return slot
 
 

@@ -302,6 +302,7 @@ def test_every_fault_can_be_set_from_text() -> None:
         "vfio_missing": "1",
         "missing": "iommu,ovmf",
         "drop_network": "yes",
+        "burn_in": "hang",
     }.items():
         faults = set_fault(faults, name, value)
     assert faults.missing_prerequisites == ("vfio-pci", "iommu", "ovmf")

@@ -64,8 +64,11 @@ def test_the_machine_of_an_ended_allocation_is_released_and_no_other(host: Host)
     host.work()
     proofs = CleanupProof.objects.count()
     sees(host, str(gone.pk), str(living.pk), str(uuid4()), "not-a-uuid-at-all")
-    assert {c["code"] for c in host.fresh().conditions} == {"unknown_vm"}
-    assert not host.fresh().schedulable
+    said = host.fresh().conditions
+    assert {c["code"] for c in said} == {"unknown_vm"}
+    # Each blocks the slots that it bears the name of, and nothing else.
+    assert sorted(c["slots"] for c in said) == [[0], [2], [3]]
+    assert host.fresh().schedulable
     (task,) = host.lease()
     given = NodeTask.objects.get(allocation=gone, kind="slice.vm_provision")
     assert (task.kind, task.allocation_id) == ("slice.vm_release", gone.pk)

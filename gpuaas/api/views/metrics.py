@@ -50,6 +50,7 @@ class Collector:
         yield self._nodes()
         yield self._capabilities()
         yield self._devices()
+        yield self._strangers()
         yield self._allocations()
         yield self._decisions()
         yield from self._queue()
@@ -96,6 +97,16 @@ class Collector:
         )
         for word, count in sorted(selectors.device_classes().items()):
             family.add_metric([word], count)
+        return family
+
+    def _strangers(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpuaas_unknown_machines",
+            "Machines that nobody asked for, by node and by what they block: slots or the node",
+            labels=["node", "blocks"],
+        )
+        for (node, blocks), count in sorted(selectors.unknown_machines().items()):
+            family.add_metric([node, blocks], count)
         return family
 
     def _allocations(self) -> Metric:

@@ -36,20 +36,27 @@ class Bounds:
         """
         places = self._places()
         for machine in process.machines():
-            slots = {places[one] for one in machine.functions if one in places}
+            slots = {index for one in machine.functions for index in places.get(one, ())}
             ours = machine.bears(self._mark)
             others = machine.name.startswith("gpuaas-") and not ours
             if (machine.name in known and ours) or (others and not slots):
                 continue
             name = machine.name or f"process {machine.pid}"
-            yield SeenStray(name[:120], tuple(sorted(slots)))
+            beyond = not slots or any(one not in places for one in machine.functions)
+            yield SeenStray(name[:120], tuple(sorted(slots)), beyond)
 
-    def _places(self) -> dict[str, int]:
-        """Which slot a PCI address belongs to."""
-        report, places = self._report(), {}
-        for gpu, slot in ((gpu, slot) for gpu in report.gpus for slot in report.slots):
-            if slot.gpu_index == gpu.index and gpu.pci is not None:
-                places[gpu.pci] = slot.index
+    def _places(self) -> dict[str, set[int]]:
+        """Which slots a PCI address belongs to: one, or all that share a NIC or an NVMe."""
+        report = self._report()
+        places: dict[str, set[int]] = {}
+        gpus = {gpu.index: gpu.pci for gpu in report.gpus}
+        others = {nic.id: nic.pci for nic in report.nics}
+        others |= {nvme.id: nvme.pci for nvme in report.nvmes}
+        for slot in report.slots:
+            named = (slot.nic, slot.nvme, *slot.extra_nics, *slot.extra_nvmes)
+            for pci in (gpus.get(slot.gpu_index), *(others.get(one or "") for one in named)):
+                if pci is not None:
+                    places.setdefault(pci, set()).add(slot.index)
         return places
 
     def refuse_unknown(self, slots: tuple[SlotDevices, ...]) -> None:

@@ -78,10 +78,14 @@ class SeenTenancy(Message):
 
 @dataclass(frozen=True)
 class SeenStray(Message):
-    """A machine that nobody asked this host for. slots: those whose devices it has."""
+    """A machine that nobody asked this host for. slots: those whose devices it has.
+
+    beyond: it has a device that is no slot's, or none at all, so that what it touches is unknown.
+    """
 
     name: Annotated[str, Text(120)]
     slots: Annotated[tuple[Annotated[int, Integer(0, 4095)], ...], Many(256)]
+    beyond: bool = True
 
 
 @dataclass(frozen=True)
