@@ -22,6 +22,8 @@ PAGES: Final[dict[str, Needs]] = {
     "defrag-policy": _NODES,
     "placement-terms": _READ,
     "placement-terms-one": _POLICIES,
+    "readiness-terms": _READ,
+    "readiness-terms-one": _POLICIES,
     "scoring": _POLICIES,
     "fragmentation": _READ,
     "nodes": _NODES,

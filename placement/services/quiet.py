@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
+from uuid import UUID
 
 from django.db import connection, transaction
 
@@ -33,6 +34,9 @@ UPDATE placement_node n
                     WHERE r.node_id = n.id AND r.state IN ('found', 'overridden'))
    AND NOT EXISTS (SELECT FROM placement_devicehealth h
                     WHERE h.node_id = n.id AND h.classification <> 'healthy')
+"""
+_HELD: Final = """
+SELECT id, observed FROM placement_allocation WHERE node_id = %s AND state = ANY (%s)
 """
 
 
@@ -64,9 +68,9 @@ def report_quiet(
 
 def _as_held(node: Node, message: ObservedReport, now: datetime, holding: Collection[str]) -> bool:
     """Whether the host has what is held on it and nothing else, as it had; that is noted."""
-    held = dict(
-        Allocation.objects.filter(node=node, state__in=holding).values_list("id", "observed")
-    )
+    with connection.cursor() as cursor:
+        cursor.execute(_HELD, [node.pk, list(holding)])
+        held: dict[UUID, str] = dict(cursor.fetchall())
     there = [vm.claim_ref for vm in message.vms]
     if sorted(map(str, held)) != sorted(str(ref or "") for ref in there):
         return False

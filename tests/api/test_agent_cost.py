@@ -78,12 +78,12 @@ def statements(seen: CaptureQueriesContext) -> int:
     return sum(not query["sql"].startswith(marks) for query in seen.captured_queries)
 
 
-def test_a_poll_with_nothing_to_do_takes_three_statements(host: Steady) -> None:
-    """Who speaks, and that it is alive; the time; whether anything is due."""
+def test_a_poll_with_nothing_to_do_takes_two_statements(host: Steady) -> None:
+    """Who speaks, and that it is alive; the time, and whether anything is due."""
     host.poll()
     with CaptureQueriesContext(connection) as seen:
         assert host.poll()["tasks"] == []
-    assert statements(seen) == 3, seen.captured_queries
+    assert statements(seen) == 2, seen.captured_queries
 
 
 def test_a_report_without_news_takes_four_statements(host: Steady) -> None:

@@ -116,7 +116,6 @@ class ReadinessTerms(ConsolePage):
 class ReadinessTermsPage(ConsolePage):
     """One family's terms: first whom others move, then they are set."""
 
-    write_action = "policies:write"
     family = ""
 
     def crumbs(self) -> tuple[Crumb, ...]:
