@@ -50,6 +50,9 @@ class Defragmentation(Base):
     host = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="defragmentations")
     sku = models.CharField(max_length=60)
     slots = models.PositiveSmallIntegerField(help_text="The size to make room for; 0: a host.")
+    for_request = models.UUIDField(
+        null=True, help_text="The waiting request that gets the room; null: whoever is first."
+    )
     moves = models.JSONField(default=list)
     digest = models.CharField(max_length=64)
     reason = models.TextField()

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
-from admission.domain.locality import Near
-from admission.models import Action, Workload
 from gpuaas.kernel import clock, errors, events, ids, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import WorkflowRun
 from placement.defrag_errors import DefragOff, DefragPlanStale, NoDefragPlan
-from placement.domain.defrag import Budget, MovePlan, NoMoves, Piece, plan_moves
+from placement.domain.defrag import Budget, MovePlan, NoMoves
 from placement.domain.fit import Want
 from placement.domain.spans import indices
 from placement.domain.stranding import Sold
 from placement.models import Defragmentation, DefragPolicy, Node, NodeFamily, Pool
-from placement.services import requests
+from placement.services.bundle import Item
+from placement.services.defrag_search import moves_searched
 from placement.services.nodes import locked, need_reason, refold
-from placement.services.workload_changes import order_of
-from placement.snapshots import Ask, Target, look_many
-from placement.snapshots.movable import Movable, Standing, movable_on, standing_hosts
+from placement.services.queue import head_named
+from placement.snapshots import ANYWHERE, Target
+from placement.snapshots.movable import Movable, Standing
 from placement.snapshots.stranding import sold_now
 
 KIND = "placement.defragment"
 MOST_MOVES, MOST_LOST_MILLI = 16, 1_000_000
-PLANNER = Actor(kind="system", id="defrag", name="platform/defrag", operator=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +79,11 @@ class DefragPlan:
     decided: bool
     least: int | None
     movable: int
+    fewest: bool = True
+    """Whether it is proven that no plan has fewer moves."""
+    hosts_looked_at: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    """How many allocations are not moved, by the code of why."""
 
     @property
     def possible(self) -> bool:
@@ -98,9 +101,14 @@ class DefragPlan:
         if self.fits_already:
             return "There is room already: nothing has to be moved."
         if self.possible:
+            proven = (
+                ""
+                if self.fewest
+                else (f" Not proven fewest: {self.hosts_looked_at} hosts were looked at, not all.")
+            )
             return (
                 f"{len(self.steps)} moves make room on {self.host}, at a loss of "
-                f"{self.lost_milli / 1000:g} GPU-hours."
+                f"{self.lost_milli / 1000:g} GPU-hours.{proven}"
             )
         if not self.decided:
             return "No plan was found in the time that a plan may take."
@@ -178,10 +186,16 @@ def in_window(policy: DefragPolicy, hour: int) -> bool:
 
 
 def defrag_plan(
-    *, sku: str, slots: int | None = None, moves: int | None = None, lost_milli: int | None = None
+    *,
+    sku: str,
+    slots: int | None = None,
+    moves: int | None = None,
+    lost_milli: int | None = None,
+    request: UUID | None = None,
 ) -> DefragPlan:
     """What would be moved to make room for a size (the largest sold unless given). Writes nothing.
 
+    For a ``request`` that waits it is room for just that: its size, its terms, where it has to run.
     The budget is the pool's, or less. Raises NotFound for the SKU or its home, InvalidRequest.
     """
     (pool_name, family_name), product = next(iter(sold_now(sku)), (("", ""), None))
@@ -189,28 +203,20 @@ def defrag_plan(
     family = NodeFamily.objects.filter(name=family_name).first()
     if product is None or pool is None or family is None:
         raise errors.NotFound
-    size = _size(product, slots, family.slots)
+    head = None if request is None else _named(request, sku, slots)
+    size = _size(product, slots, family.slots) if head is None else head.want.slots
     policy = policy_of(pool)
     budget = Budget(
         min(policy.moves, moves if moves is not None else policy.moves),
         min(policy.lost_milli, lost_milli if lost_milli is not None else policy.lost_milli),
     )
-    want = Want(size, product.exclusive_nic, product.terms)
-    hosts, all_hosts = standing_hosts(Target(pool.pk, family.pk, family.slots), want)
-    known = {host.place.num: host for host in hosts}
-    movable, all_pieces = movable_on(list(known))
-    pieces = _pieces(movable, hosts)
-    found = plan_moves(
-        [host.place for host in hosts],
-        pieces,
-        want,
-        budget,
-        clean={num: host.clean for num, host in known.items()},
-        hosts=frozenset(num for num, host in known.items() if host.wanted),
-    )
+    want = Want(size, product.exclusive_nic, product.terms) if head is None else head.want
+    near = head.where.near if head is not None and head.where is not None else ANYWHERE
+    search = moves_searched(Target(pool.pk, family.pk, family.slots, near), want, budget)
+    found, known = search.found, search.known
     plan = found if isinstance(found, MovePlan) else None
     none = found if isinstance(found, NoMoves) else None
-    by_key = {str(one.id): one for one in movable}
+    by_key = {str(one.id): one for one in search.movable}
     return DefragPlan(
         sku=sku,
         slots=size,
@@ -222,10 +228,30 @@ def defrag_plan(
         pictures=_pictures(plan, known) if plan else [],
         digest=plan.digest if plan else "",
         fits_already=plan is not None and not plan.moves,
-        decided=none is None or (none.decided and all_hosts and all_pieces),
+        decided=none is None or (none.decided and search.whole),
         least=none.least if none else None,
-        movable=len(pieces),
+        movable=search.pieces,
+        fewest=search.whole or (plan is not None and not plan.moves),
+        hosts_looked_at=search.looked_at,
+        left_out=search.left_out,
     )
+
+
+def _named(request: UUID, sku: str, slots: int | None) -> Item:
+    """The request that waits for room. Raises InvalidRequest, or why it may not be placed now."""
+    head = head_named(request)
+    if head is None or head.item is None:
+        raise _refuse("request", "unknown", "no request of this id waits for room")
+    if head.refused is not None:
+        raise head.refused
+    item = head.item
+    if item.authority.sku != sku:
+        raise _refuse("sku", "does_not_match", f"the request is for {item.authority.sku}")
+    if item.want.part is not None or item.facts.replicas > 1:
+        raise _refuse("request", "not_allowed", "room is made for one of slots or a host")
+    if slots not in (None, item.want.slots):
+        raise _refuse("slots", "does_not_match", f"the request is for {item.want.slots}")
+    return item
 
 
 def _size(product: Sold, slots: int | None, host: int) -> int:
@@ -238,73 +264,6 @@ def _size(product: Sold, slots: int | None, host: int) -> int:
     if not product.least <= size <= most:
         raise _refuse("slots", "out_of_range", f"{product.least} to {most}")
     return size
-
-
-def _pieces(movable: list[Movable], hosts: list[Standing]) -> list[Piece]:
-    """What may be moved and would be admitted elsewhere now, with the hosts it may go to."""
-    rows = {row.pk: row for row in _workloads(movable)}
-    kept = [one for one in movable if one.workload_id in rows]
-    asks = [_ask(rows[one.workload_id], ()) for one in kept]
-    out = []
-    for one, ask, met in zip(kept, asks, look_many(asks), strict=True):
-        try:
-            item = requests.item_of(ask, met, actor=PLANNER)
-        except errors.ProductError:
-            continue
-        if item.verdict.refusal is not None or item.where is None:
-            continue
-        want = Want(one.slots, item.want.exclusive_nic, item.want.terms, item.authority.tenant_id)
-        allowed = frozenset(
-            host.place.num for host in hosts if _may_go(item.where.near, want, host)
-        )
-        everywhere = len(allowed) == len(hosts)
-        out.append(
-            Piece(
-                str(one.id),
-                one.num,
-                one.mask,
-                want,
-                one.lost_milli,
-                None if everywhere else allowed,
-            )
-        )
-    return out
-
-
-def _workloads(movable: list[Movable]) -> list[Workload]:
-    found = Workload.objects.filter(pk__in={one.workload_id for one in movable})
-    return list(found.select_related("sku"))
-
-
-def _may_go(near: Near, want: Want, host: Standing) -> bool:
-    terms = want.terms
-    here = (
-        (not near.zones or host.zone in near.zones)
-        and (not near.racks or host.rack in near.racks)
-        and (not near.nodes or host.name in near.nodes)
-    )
-    below = terms.driver_below
-    known = not below or (bool(host.driver) and host.driver < below)
-    return here and known and host.driver >= terms.driver_min and host.runtime >= terms.runtime_min
-
-
-def _ask(row: Workload, moves: tuple[str, ...], *, node: str = "", **more: Any) -> Ask:
-    """What admission is asked for one replica's move."""
-    return Ask(
-        row.tenant_id,
-        row.project_id,
-        order_of(row, name=f"{row.name}-d{row.generation}"),
-        action=Action.PLACEMENT,
-        workload_id=row.pk,
-        subject_id=row.pk,
-        nodes=(node,) if node else (),
-        more={"kind": row.kind, "moves": list(moves), "generation": row.generation, **more},
-    )
-
-
-def move_ask(row: Workload, *, allocation: str, node: str, why: UUID) -> Ask:
-    """The request that moves one allocation of a workload to one node."""
-    return _ask(row, (allocation,), node=node, defragmentation=str(why))
 
 
 def _step(move: Any, one: Movable, known: dict[int, Standing]) -> Step:
@@ -353,14 +312,16 @@ def defrag_run(
     slots: int | None = None,
     moves: int | None = None,
     lost_milli: int | None = None,
+    request: UUID | None = None,
 ) -> WorkflowRun:
     """Begin the moves of the plan that was looked at (``seen`` is its digest).
 
-    From now until it ends the host takes nothing new, so that nobody else gets the room. Raises
-    DefragOff, NoDefragPlan, DefragPlanStale, OperationInProgress.
+    From now until it ends the host takes nothing new, so that nobody else gets the room. When it
+    opens, the ``request`` that it was made for is placed before all others. Raises DefragOff,
+    NoDefragPlan, DefragPlanStale, OperationInProgress.
     """
     why = need_reason(reason)
-    plan = defrag_plan(sku=sku, slots=slots, moves=moves, lost_milli=lost_milli)
+    plan = defrag_plan(sku=sku, slots=slots, moves=moves, lost_milli=lost_milli, request=request)
     pool = Pool.objects.get(name=plan.pool)
     refuse_unless_on(pool)
     if not plan.possible or plan.fits_already:
@@ -378,6 +339,7 @@ def defrag_run(
                 slots=plan.slots,
                 moves=[_planned(step) for step in plan.steps],
                 digest=plan.digest,
+                for_request=request,
                 reason=why,
                 actor=actor.as_json(),
                 run_id=run_id,
@@ -393,6 +355,7 @@ def defrag_run(
                     "sku": sku,
                     "slots": plan.slots,
                     "moves": len(plan.steps),
+                    "request": str(request) if request else None,
                 },
             )
             return workflow.start(

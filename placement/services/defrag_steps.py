@@ -16,8 +16,10 @@ from placement.defrag_errors import DefragPlanStale
 from placement.models import Allocation, Claim, Defragmentation
 from placement.services.allocations import ask_place
 from placement.services.bundle import Item
-from placement.services.defrag import move_ask, refuse_unless_on
+from placement.services.defrag import refuse_unless_on
+from placement.services.defrag_search import move_ask
 from placement.services.nodes import locked, refold
+from placement.services.queue import place_first
 from placement.services.workloads import unchanged
 from placement.states import LIVE, AllocationState
 
@@ -126,8 +128,12 @@ def _watched(move: dict[str, Any]) -> Fail | None:
 
 
 def opened(run: WorkflowRun) -> Outcome:
-    """All is moved: the host takes work again, and who waits is looked at first."""
-    _end(run, "moved", "", "")
+    """All is moved: the host takes work again, and who waits is looked at first.
+
+    Room that was made for one request goes to it, before the host is open to anybody else.
+    """
+    named = Defragmentation.objects.get(pk=run.subject_id).for_request
+    place_first(named, after=lambda: _end(run, "moved", "", ""))
     return Done({"outcome": "moved"})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -52,17 +52,22 @@ PAGES = 64
 """How many pages of the queue one cycle looks at."""
 CYCLE = Actor(kind="system", id="cycle", name="platform/cycle", operator=True)
 
-_HEADS: Final = """
+_WAITING: Final = """
 SELECT r.id, r.tenant_id, r.project_id, s.name AS sku_name, r.slots, r.spec, r.run_id, r.code,
        r.detail, r.state, r.action, r.replicas, r.workload_id, r.subject_id, r.tier_id,
        r.resource_class_id, r.pool, r.version, r.band, r.queued_at
   FROM admission_admissionrequest r
   JOIN tenants_sku s ON s.id = r.sku_id
   JOIN kernel_workflowrun w ON w.id = r.run_id
- WHERE r.state = 'queued' AND r.pool = %s
+ WHERE r.state = 'queued' AND r.pool"""
+_HEADS: Final = (
+    _WAITING
+    + """ = %s
    AND (r.band, r.queued_at, r.id) > (%s, %s, %s)
  ORDER BY r.band, r.queued_at, r.id LIMIT %s
 """
+)
+_NAMED: Final = _WAITING + " <> '' AND r.id = %s"
 _LOCK: Final = " FOR NO KEY UPDATE OF r, w SKIP LOCKED"
 
 
@@ -207,6 +212,26 @@ def waiting(pool: str) -> list[Item]:
     return [item for lead in ready for item in requests.group_of(lead)]
 
 
+def head_named(request_id: UUID) -> Head | None:
+    """One request that waits for room, decided again; None of another. Nothing is locked."""
+    rows = list(AdmissionRequest.objects.raw(_NAMED, [request_id]))
+    return _decided(rows)[0] if rows else None
+
+
+@transaction.atomic
+def place_first(request_id: UUID | None, *, after: Callable[[], None]) -> bool:
+    """Do something that makes room, and place one waiting request before anybody sees the room.
+
+    The request is locked first, then whatever ``after`` locks. Whether it was placed: not where
+    it does not wait any more, a cycle has it in hand, or it does not fit after all.
+    """
+    rows = []
+    if request_id is not None:
+        rows = list(AdmissionRequest.objects.raw(_NAMED + _LOCK, [request_id]))
+    after()
+    return bool(rows) and _tried(rows, (), several=_is_group(rows[0])).placed > 0
+
+
 def cycle_run(pool: str, *, limit: int = BATCH) -> int:
     """Cycles of one pool through its queue, a page a round: how many requests were admitted.
 
@@ -270,9 +295,15 @@ def _round(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> Ro
         rows = rows[:kept]
     if not rows:
         return Round(0, False, None)
+    done = _tried(rows, keepers, several=several == 0)
+    return replace(done, after=_after(rows[-1]) if more else None)
+
+
+def _tried(rows: list[AdmissionRequest], keepers: tuple[Item, ...], *, several: bool) -> Round:
+    """Decide on locked requests, place them, and write down why the others still wait."""
     heads = _decided(rows, locked=True)
     ready = [head.item for head in heads if head.item is not None and head.ready]
-    place = _placed_group if several == 0 else _placed_singles
+    place = _placed_group if several else _placed_singles
     results = place(ready, keepers)
     refused = {head.row.pk: head.refused for head in heads if head.refused is not None}
     placed = []
@@ -290,7 +321,7 @@ def _round(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> Ro
     again = any(isinstance(result, Lost) for result in results)
     both = zip(ready, results, strict=True)
     waits = tuple(i for i, result in both if i.holds and isinstance(result, Unplaced))
-    return Round(len(topics), again, _after(rows[-1]) if more else None, waits)
+    return Round(len(topics), again, None, waits)
 
 
 def _is_group(row: AdmissionRequest) -> bool:

@@ -41,7 +41,8 @@ SELECT n.num, n.generation, n.free_mask, n.slot_count, n.layout, n.exclusive_mas
    AND """
     + OPEN_THEN
     + """
- ORDER BY n.free_count = 0, n.free_count = n.slot_count, n.free_count DESC, n.num LIMIT %(limit)s
+ ORDER BY n.free_count = 0, n.free_count = n.slot_count, n.free_count DESC, n.num
+ LIMIT %(limit)s OFFSET %(skip)s
 """
 )
 _HELD: Final = (
@@ -73,6 +74,20 @@ SELECT a.id, a.name, t.slug, a.slots, n.num, w.id, w.kind, w.name,
                     WHERE q.workload_id = w.id AND q.state = 'queued')
    AND a.active_at + make_interval(secs => s.protected_run_s) <= statement_timestamp()
  ORDER BY a.slots, a.id LIMIT %(limit)s
+"""
+
+
+_STAYS: Final = """
+SELECT CASE WHEN k.shape IN ('mig', 'gpu_share') THEN 'move_part'
+            WHEN w.id IS NULL THEN 'move_lease'
+            WHEN w.spec -> 'movable' IS DISTINCT FROM 'true'::jsonb THEN 'move_not_declared'
+            ELSE 'move_not_now' END AS code, count(*)::int
+  FROM placement_allocation a
+  JOIN placement_node n ON n.id = a.node_id
+  JOIN tenants_sku k ON k.id = a.sku_id
+  LEFT JOIN admission_workload w ON w.id = a.workload_id
+ WHERE n.num = ANY (%(nums)s) AND a.state <> 'released' AND NOT a.id = ANY (%(moves)s)
+ GROUP BY 1 ORDER BY 1
 """
 
 
@@ -119,12 +134,14 @@ class Movable:
         return self.slots * lost_s * 1000 // 3600
 
 
-def standing_hosts(where: Target, want: Want) -> tuple[list[Standing], bool]:
-    """The hosts that take work, with who holds what; and whether these are all of them.
+def standing_hosts(where: Target, want: Want, *, skip: int = 0) -> tuple[list[Standing], bool]:
+    """The hosts that take work, with who holds what; and whether these are the last of them.
 
-    Hosts of an NVLink domain that spans hosts are left out while anybody was promised wiring.
+    At most MOST_HOSTS, after the first ``skip``. No host is among them on which maintenance begins
+    too early for work without an end. Hosts of an NVLink domain that spans hosts are left out
+    while anybody was promised wiring.
     """
-    params = {**params_of(where, want), "limit": MOST_HOSTS + 1}
+    params = {**params_of(where, want), "lasts": None, "limit": MOST_HOSTS + 1, "skip": skip}
     with connection.cursor() as cursor:
         cursor.execute(_HOSTS, params)
         rows = cursor.fetchall()
@@ -189,3 +206,10 @@ def movable_on(nums: Sequence[int]) -> tuple[list[Movable], bool]:
                 )
             )
     return found, len(rows) <= MOST_PIECES
+
+
+def staying_on(nums: Sequence[int], movable: Sequence[UUID]) -> dict[str, int]:
+    """How many other allocations stay on these hosts, by the code of why they are not moved."""
+    with connection.cursor() as cursor:
+        cursor.execute(_STAYS, {"nums": list(nums), "moves": list(movable)})
+        return dict(cursor.fetchall())

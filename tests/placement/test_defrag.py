@@ -9,10 +9,10 @@ import pytest
 
 from admission.models import AdmissionRequest, Workload
 from gpuaas.kernel import clock, outbox, workflow
-from gpuaas.kernel.errors import ProductError
+from gpuaas.kernel.errors import InvalidRequest, ProductError
 from gpuaas.kernel.models import Event, WorkflowRun
 from placement.models import Allocation, Defragmentation, Node, Pool
-from placement.services.allocations import allocation_release
+from placement.services.allocations import allocation_release, request_withdraw
 from placement.services.defrag import (
     DefragPlan,
     defrag_plan,
@@ -25,9 +25,22 @@ from placement.services.maintenance import Selector, window_cancel, window_plan
 from placement.services.nodes import node_drain
 from placement.services.queue import cycle_sweep
 from placement.services.workloads import workload_scale, workload_stop
+from placement.snapshots import movable
 from tenants.models import SlaTier
+from tenants.services.tenancy import envelope_set
 from tests.admission.test_workloads import run_it, the_workload, used
-from tests.builders import OPERATOR, Host, a_catalogue, a_host, a_tenant, drive_all
+from tests.builders import (
+    BOTH_KINDS,
+    CLASS,
+    OPERATOR,
+    Host,
+    a_catalogue,
+    a_host,
+    a_parts_catalogue,
+    a_tenant,
+    cut_slots,
+    drive_all,
+)
 from tests.tenants.worlds import findings
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -355,3 +368,117 @@ def test_a_run_stops_where_maintenance_was_planned_meanwhile() -> None:
     run.refresh_from_db()
     assert (run.state, place.where("web")) == ("failed", ["host-1"])
     assert Defragmentation.objects.get().outcome == "stopped"
+
+
+def test_a_plan_says_what_it_leaves_out_and_why() -> None:
+    place = Spread("web")
+    a_parts_catalogue()
+    place.hosts.append(a_host("host-3", parts=BOTH_KINDS))
+    cut_slots(place.hosts[2], "mig", 0)
+    place.acme.order("h100.1g")
+    place.acme.order(slots=1)
+    plan = defrag_plan(sku="h100.slice")
+    assert plan.left_out == {"move_lease": 1, "move_not_declared": 1, "move_part": 1}
+    assert (plan.movable, plan.hosts_looked_at, plan.fewest) == (1, 3, True)
+    SlaTier.objects.update(protected_run_s=3600)
+    assert defrag_plan(sku="h100.slice").left_out["move_not_now"] == 1
+    SlaTier.objects.update(protected_run_s=0)
+    envelope_set(
+        tenant_id=place.acme.tenant.pk,
+        resource_class=CLASS,
+        nominal_milli=9_125,
+        reason="full",
+        actor=OPERATOR,
+    )
+    assert defrag_plan(sku="h100.slice").left_out["move_refused"] == 1
+
+
+def test_a_fleet_beyond_a_page_gets_a_plan_that_says_it_is_not_proven_fewest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Spread("web", "train")
+    a_host("host-3")
+    Node.objects.filter(name="host-3").update(schedulable=False)
+    assert defrag_plan(sku="h100.slice").fewest
+    Node.objects.update(schedulable=True)
+    Node.objects.filter(name="host-3").update(free_count=0, free_mask=0)
+    monkeypatch.setattr(movable, "MOST_HOSTS", 2)
+    plan = defrag_plan(sku="h100.slice")
+    assert (plan.possible, plan.fewest, len(plan.steps), plan.hosts_looked_at) == (
+        True,
+        False,
+        1,
+        2,
+    )
+    assert "Not proven fewest: 2 hosts were looked at, not all." in plan.said
+    monkeypatch.setattr(movable, "MOST_HOSTS", 1)
+    plan = defrag_plan(sku="h100.slice")
+    assert (plan.possible, plan.decided, plan.hosts_looked_at) == (False, False, 3)
+
+
+class Waiting(Spread):
+    """The same, and two tenants wait for a whole host: globex first, then initech."""
+
+    def __init__(self) -> None:
+        super().__init__("web")
+        self.globex, self.initech = a_tenant("globex"), a_tenant("initech")
+        self.first = self.globex.order(slots=8, wait=True).request
+        self.second = self.initech.order(slots=8, wait=True).request
+
+    def states(self) -> list[str]:
+        """Of the two requests, as they wait."""
+        rows = AdmissionRequest.objects.filter(pk__in=[self.first.pk, self.second.pk])
+        return list(rows.order_by("queued_at", "pk").values_list("state", flat=True))
+
+
+def test_room_that_is_made_for_one_request_goes_to_it_and_not_to_the_head_of_the_queue() -> None:
+    place = Waiting()
+    allowed()
+    plan = defrag_plan(sku="h100.slice", request=place.second.pk)
+    assert (plan.slots, len(plan.steps)) == (8, 1)
+    run = defrag_run(
+        sku="h100.slice",
+        seen=plan.digest,
+        request=place.second.pk,
+        reason="they waited",
+        actor=OPERATOR,
+    )
+    place.settle()
+    run.refresh_from_db()
+    assert run.state == "succeeded"
+    assert place.states() == ["queued", "admitted"]
+    won = Allocation.objects.get(request=place.second)
+    assert (won.node.name, won.slots) == (plan.host, 8)
+    assert Defragmentation.objects.get().for_request == place.second.pk
+    assert findings() == []
+
+
+def test_a_named_request_that_went_away_leaves_the_room_to_the_queue() -> None:
+    place = Waiting()
+    allowed()
+    plan = defrag_plan(sku="h100.slice", request=place.second.pk)
+    defrag_run(
+        sku="h100.slice", seen=plan.digest, request=place.second.pk, reason="x", actor=OPERATOR
+    )
+    request_withdraw(request_id=place.second.pk, actor=place.initech.actor)
+    place.settle()
+    cycle_sweep()
+    assert place.states() == ["admitted", "withdrawn"]
+
+
+def test_room_is_made_where_the_request_may_run_and_a_strange_one_is_refused_by_name() -> None:
+    place = Spread("web")
+    Node.objects.filter(name="host-2").update(zone="b")
+    globex = a_tenant("globex")
+    bound = globex.order(slots=8, zones=("b",), wait=True).request
+    assert not defrag_plan(sku="h100.slice", request=bound.pk).possible, "train cannot be moved"
+    assert defrag_plan(sku="h100.slice").host == "host-1"
+    with pytest.raises(InvalidRequest) as refused:
+        defrag_plan(sku="h100.node", request=bound.pk)
+    assert refused.value.errors[0].pointer == "/sku"
+    with pytest.raises(InvalidRequest) as refused:
+        defrag_plan(sku="h100.slice", request=place.acme.tenant.pk)
+    assert refused.value.errors[0].pointer == "/request"
+    with pytest.raises(InvalidRequest) as refused:
+        defrag_plan(sku="h100.slice", slots=2, request=bound.pk)
+    assert refused.value.errors[0].pointer == "/slots"

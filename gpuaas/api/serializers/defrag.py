@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
-from gpuaas.api.fields import Flag, Input, Output, Text, Whole
+from gpuaas.api.fields import Flag, Id, Input, Output, Text, Whole
 from gpuaas.api.serializers.catalogue import Slug
 from gpuaas.api.serializers.common import Reasoned
 from placement.services.defrag import MOST_LOST_MILLI, MOST_MOVES
@@ -43,6 +43,12 @@ class DefragIn(Input):
 
     sku = Slug()
     slots = Whole(min_value=0, max_value=62, required=False, allow_null=True, default=None)
+    request = Id(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="A request that waits: room for just that, and it gets it.",
+    )
     moves = Whole(min_value=0, max_value=MOST_MOVES, required=False, allow_null=True, default=None)
     lost_milli = Whole(
         min_value=0, max_value=MOST_LOST_MILLI, required=False, allow_null=True, default=None
@@ -78,6 +84,13 @@ class PictureOut(Output):
     after = serializers.ListField(child=serializers.CharField())
 
 
+class LeftOutOut(Output):
+    """Allocations on these hosts that are not moved, and why."""
+
+    code = serializers.CharField()
+    allocations = serializers.IntegerField()
+
+
 class DefragPlanOut(Output):
     """What would be moved; nothing has changed."""
 
@@ -95,5 +108,10 @@ class DefragPlanOut(Output):
     moves_allowed = serializers.IntegerField(source="budget.moves")
     lost_allowed_milli = serializers.IntegerField(source="budget.lost")
     movable = serializers.IntegerField(help_text="How many allocations may be moved at all.")
+    fewest = serializers.BooleanField(
+        help_text="Whether it is proven that no plan has fewer moves: all hosts were looked at."
+    )
+    hosts_looked_at = serializers.IntegerField()
+    left_out = LeftOutOut(many=True)
     pictures = PictureOut(many=True)
     digest = serializers.CharField(allow_blank=True, help_text="What a run must name as seen.")

@@ -35,12 +35,15 @@ def plan_of(plan: service.DefragPlan) -> dict[str, Any]:
             "lost_milli",
             "budget",
             "movable",
+            "fewest",
+            "hosts_looked_at",
             "pictures",
             "digest",
         )
     }
     moves = [{**step.as_json(), "source_node": step.source} for step in plan.steps]
-    return dict(wire.DefragPlanOut({**fields, "moves": moves}).data)
+    left_out = [{"code": code, "allocations": n} for code, n in plan.left_out.items()]
+    return dict(wire.DefragPlanOut({**fields, "moves": moves, "left_out": left_out}).data)
 
 
 class DefragPolicies(OperatorView):

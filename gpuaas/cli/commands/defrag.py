@@ -40,6 +40,9 @@ Moves = Annotated[int | None, typer.Option("--moves", min=0, help="At most so ma
 Lost = Annotated[
     str | None, typer.Option("--gpu-hours", help="At most so much lost work, in GPU-hours.")
 ]
+Asked = Annotated[
+    str | None, typer.Option("--request", help="Room for this waiting request, which gets it.")
+]
 Hour = Annotated[int, typer.Option(min=0, max=23, help="UTC; equal ones: the whole day.")]
 MARKS = {"free": ".", "held": "#", "leaving": "<", "arriving": ">"}
 
@@ -50,10 +53,15 @@ def register(app: typer.Typer) -> None:
 
     @command(defrag, "plan")
     def defrag_plan(
-        session: Session, sku: Sku, slots: Slots = None, moves: Moves = None, lost: Lost = None
+        session: Session,
+        sku: Sku,
+        slots: Slots = None,
+        moves: Moves = None,
+        lost: Lost = None,
+        request: Asked = None,
     ) -> None:
         """Show the fewest moves that make room for a size of a SKU. Nothing is changed."""
-        found = session.client.post(PLAN.path, _wanted(sku, slots, moves, lost))
+        found = session.client.post(PLAN.path, _wanted(sku, slots, moves, lost, request))
         session.out.item(PLAN, found, plan)
 
     @command(defrag, "run")
@@ -65,9 +73,10 @@ def register(app: typer.Typer) -> None:
         slots: Slots = None,
         moves: Moves = None,
         lost: Lost = None,
+        request: Asked = None,
     ) -> None:
         """Make the moves of the plan that was looked at; with --wait, until they are made."""
-        body = {**_wanted(sku, slots, moves, lost), "seen": seen, "reason": reason}
+        body = {**_wanted(sku, slots, moves, lost, request), "seen": seen, "reason": reason}
         done = waiting.outcome(session, session.client.post("/defrag/runs", body))
         if done is not None:
             session.out.item(OPERATION, done, describe.operation)
@@ -100,9 +109,12 @@ def register(app: typer.Typer) -> None:
         session.out.item(POLICY, answer, describe.anything)
 
 
-def _wanted(sku: str, slots: int | None, moves: int | None, lost: str | None) -> Json:
+def _wanted(
+    sku: str, slots: int | None, moves: int | None, lost: str | None, request: str | None
+) -> Json:
     lost_milli = None if lost is None else milli(lost)
-    return {"sku": sku, **named(slots=slots, moves=moves, lost_milli=lost_milli)}
+    more = named(slots=slots, moves=moves, lost_milli=lost_milli, request=request)
+    return {"sku": sku, **more}
 
 
 def plan(item: Json) -> Iterator[str]:
@@ -117,6 +129,8 @@ def plan(item: Json) -> Iterator[str]:
         )
     for host in item.get("pictures") or []:
         yield f"  {values.text(host['host'])}  {_cells(host['before'])} to {_cells(host['after'])}"
+    for part in item.get("left_out") or []:
+        yield f"  left out: {part['allocations']} allocations ({values.text(part['code'])})"
     if not item.get("enabled"):
         yield f"Moves are not allowed in {values.text(item.get('pool'))}: gpuaas defrag allow"
     if item.get("moves"):

@@ -54,6 +54,12 @@ class WantForm(forms.Form):
         max_value=MOST_LOST_MILLI,
     )
 
+    request = forms.UUIDField(
+        label="For the waiting request",
+        required=False,
+        help_text="Its id: room for just that, and it gets it. Empty: for whoever is first.",
+    )
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         names = sku_list().filter(shape__in=("gpu_slice", "baremetal")).values_list("name", "title")
