@@ -63,6 +63,8 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "gpuaas.api.middleware.RequestContextMiddleware",
+    # A program's call needs nothing of what follows.
+    "gpuaas.api.lane.ProgramLaneMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

@@ -14,10 +14,12 @@ from functools import lru_cache
 from typing import Any, LiteralString
 
 import psycopg
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connections
 
 from gpuaas.kernel import scope
 
+Row = tuple[Any, ...]
+_KEPT = "cursor_of_prepared_statements"
 _PLACE = re.compile(r"%(?:\((?P<name>\w+)\)s|(?P<next>s)|(?P<sign>%))")
 
 
@@ -44,7 +46,7 @@ def _numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
     return text.encode(), tuple(names)
 
 
-def rows(sql: LiteralString, params: Sequence[Any] | Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def rows(sql: LiteralString, params: Sequence[Any] | Mapping[str, Any]) -> list[Row]:
     """The rows of one statement, in the caller's transaction (or in one of its own).
 
     Placeholders are those of Django's cursors. JSON comes back as text. Raises what Django's
@@ -52,9 +54,20 @@ def rows(sql: LiteralString, params: Sequence[Any] | Mapping[str, Any]) -> list[
     """
     text, names = _numbered(sql)
     values = [params[name] for name in names] if isinstance(params, Mapping) else list(params)
-    connection.ensure_connection()
-    scope.settle()
-    connection.validate_no_broken_transaction()
-    direct: psycopg.Connection[tuple[Any, ...]] = connection.connection
-    with connection.wrap_database_errors, psycopg.RawCursor(direct) as cursor:
-        return cursor.execute(text, values, prepare=True).fetchall()
+    # Looked up once: each look at Django's ``connection`` finds the thread's own anew.
+    database = connections[DEFAULT_DB_ALIAS]
+    database.ensure_connection()
+    scope.settle(database)
+    database.validate_no_broken_transaction()
+    with database.wrap_database_errors:
+        return _cursor_on(database.connection).execute(text, values, prepare=True).fetchall()
+
+
+def _cursor_on(direct: psycopg.Connection[Row]) -> psycopg.RawCursor[Row]:
+    """The one cursor for prepared statements on a connection: making one, and learning anew how
+    each type is written, costs as much as a short statement."""
+    kept = vars(direct)
+    cursor: psycopg.RawCursor[Row] | None = kept.get(_KEPT)
+    if cursor is None:
+        cursor = kept[_KEPT] = psycopg.RawCursor(direct)
+    return cursor

@@ -20,7 +20,8 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
-from django.db import connection, transaction
+from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
 from gpuaas.kernel.errors import ProductError
@@ -103,15 +104,22 @@ class _Gate:
 
 def _gate() -> _Gate | None:
     """The gate of this thread's connection, when a scope is open on it."""
-    return next((one for one in connection.execute_wrappers if isinstance(one, _Gate)), None)
+    return _gate_on(connections[DEFAULT_DB_ALIAS])
 
 
-def settle() -> None:
+def _gate_on(database: BaseDatabaseWrapper) -> _Gate | None:
+    for one in database.execute_wrappers:
+        if isinstance(one, _Gate):
+            return one
+    return None
+
+
+def settle(database: BaseDatabaseWrapper) -> None:
     """Before a statement that does not come through Django's cursors: the scope first.
 
     Raises what a statement raises in a broken transaction.
     """
-    gate = _gate()
+    gate = _gate_on(database)
     if gate is not None:
         gate.settle()
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from datetime import datetime
+from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from placement.domain.order import AllocationOrder
 from placement.domain.sets import NoPlan
 from placement.models import Allocation
 from placement.services import requests
-from placement.services.bundle import Item, capacity_gate
+from placement.services.bundle import Item, capacity_gate, run_begun
 from placement.services.cleanup import release_begin
 from placement.services.engine import (
     Group,
@@ -60,6 +61,8 @@ class Ticket:
     run_id: UUID | None
     allocation_id: UUID | None
     workload_id: UUID | None = None
+    begun: Callable[[], WorkflowRun] | None = None
+    """Tells the run as it was written, where that is known without reading it."""
 
     @cached_property
     def request(self) -> AdmissionRequest:
@@ -73,9 +76,12 @@ class Ticket:
 
     @cached_property
     def run(self) -> WorkflowRun:
-        """The run that makes the allocation: the operation. A change on the spot has none."""
+        """The run that makes the allocation, as it began: the operation. A change on the spot has
+        none."""
         if self.run_id is None:
             raise LookupError("this was done on the spot: there is no run")
+        if self.begun is not None:
+            return self.begun()
         return WorkflowRun.objects.get(pk=self.run_id)
 
     @cached_property
@@ -113,13 +119,14 @@ class Plan:
     """How many requests of its pool would be asked before it, were it queued now."""
 
 
-def _ticket(item: Item, *, placed: bool) -> Ticket:
+def _ticket(item: Item, *, placed_at: datetime | None) -> Ticket:
     return Ticket(
         request_id=item.request_id,
         decision_id=item.decision_id,
         run_id=item.run_id,
-        allocation_id=item.allocation_id if placed else None,
+        allocation_id=item.allocation_id if placed_at else None,
         workload_id=item.workload_id,
+        begun=partial(run_begun, item, placed_at) if placed_at else None,
     )
 
 
@@ -156,7 +163,7 @@ def ask_place(ask: Ask, *, actor: Actor, intent: Callable[[Item], None] | None =
             result = _place(item, ahead, intent)
             if isinstance(result, Placed):
                 spend_told(item, actor)
-                return _ticket(item, placed=True)
+                return _ticket(item, placed_at=result.at)
             refused = result.error
         if requests.may_wait(item, refused, at_capacity=at_capacity):
             full = requests.queue_full(item)
@@ -165,7 +172,7 @@ def ask_place(ask: Ask, *, actor: Actor, intent: Callable[[Item], None] | None =
                     if intent is not None:
                         intent(item)
                     requests.queue(item, refused, at_capacity=at_capacity)
-                return _ticket(item, placed=False)
+                return _ticket(item, placed_at=None)
             refused, at_capacity = full, False
         refused = requests.deny(item, refused, at_capacity=at_capacity)
     raise refused

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from admission.snapshots import Authority
 from gpuaas.kernel import events, ids, prepared, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ConcurrentUpdate
+from gpuaas.kernel.models import RunState, WorkflowRun
 from placement.domain.compared import FIRST_CHOICE
 from placement.domain.fit import Option, Place, Want
 from placement.domain.parts import MIG, Part, span_text
@@ -25,11 +27,13 @@ from tenants.errors import QUOTA_REFUSALS, EnvelopeExceeded
 
 PROVISION_S = 600
 RUN_S = 1800
+RUN_KIND: Final = "allocation.create"
+RUN_STEP: Final = "provision"
 SLOT_ORDER: Final = "fewest NUMA nodes and switches, then tightest fit"
 PART_ORDER: Final = "the most broken GPU that holds it, then what is left of use"
 ADMITTED, PLACED = "admission.admissionrequest.admit", "placement.allocation.place"
 _COMMIT: Final = (
-    "SELECT item, num, mask, refused, tenant FROM placement_commit("
+    "SELECT item, num, mask, refused, tenant, statement_timestamp() FROM placement_commit("
     "%s::jsonb, %s::int[], %s::int[], %s::bigint[], %s::bigint[], %s::jsonb, %s::jsonb, %s, "
     "%s::jsonb)"
 )
@@ -70,6 +74,7 @@ class Item:
     subject_id: UUID | None = None
     allocation_id: UUID = field(default_factory=ids.new_id)
     decision_id: UUID = field(default_factory=ids.new_id)
+    task_id: UUID = field(default_factory=ids.new_id)
 
     @property
     def amount_milli(self) -> int:
@@ -168,7 +173,7 @@ def _row(i: int, item: Item, options: Sequence[Option]) -> dict[str, Any]:
         "price": item.price_hour_micro,
         "currency": who.currency,
         "claims": [str(ids.new_id()) for _ in range(max(item.want.slots, 1))],
-        "task": str(ids.new_id()),
+        "task": str(item.task_id),
         "kind": "baremetal.provision" if whole else "slice.vm_provision",
         "task_s": PROVISION_S,
         "run": str(item.run_id),
@@ -203,6 +208,34 @@ def _part_row(part: Part) -> dict[str, Any]:
     }
 
 
+def run_begun(item: Item, at: datetime) -> WorkflowRun:
+    """The run of an item that was placed at that time and had not waited, as the commit wrote it:
+    nobody needs to read it back."""
+    return WorkflowRun(
+        id=item.run_id,
+        kind=RUN_KIND,
+        tenant_id=item.authority.tenant_id,
+        subject_kind="placement.allocation",
+        subject_id=item.allocation_id,
+        state=RunState.RUNNING,
+        step=RUN_STEP,
+        attempt=1,
+        steps=_steps(),
+        input={"task": str(item.task_id)},
+        actor=item.actor.as_json(),
+        correlation=item.actor.request_id,
+        due_at=at + timedelta(seconds=PROVISION_S),
+        deadline_at=at + timedelta(seconds=RUN_S),
+        lease_epoch=0,
+        created_at=at,
+        updated_at=at,
+    )
+
+
+def _steps() -> list[dict[str, Any]]:
+    return workflow.initial_steps(RUN_KIND, ("admit", "place"), RUN_STEP)
+
+
 def _raise(code: str, tenant: str) -> NoReturn:
     if code == "GP002":
         raise ConcurrentUpdate("A queued request left the queue meanwhile.")
@@ -212,8 +245,8 @@ def _raise(code: str, tenant: str) -> NoReturn:
 
 def commit(
     planned: Iterable[tuple[Item, Sequence[Option]]], *, skip_locked: bool
-) -> dict[int, tuple[int, int]]:
-    """Write the placements that still hold: item position → (node number, slot mask).
+) -> dict[int, tuple[int, int, datetime]]:
+    """Write the placements that still hold: item position → (node number, slot mask, when).
 
     One round trip, at most once in a transaction (of its own unless the caller has one).
     Raises the quota's refusal (with the tenant's id in its facts) or ConcurrentUpdate when the
@@ -225,21 +258,20 @@ def commit(
         places += [(i, o.num, o.generation, o.mask) for o in options]
         parts += [None if o.part is None else _part_row(o.part) for o in options]
     heard = {kind: events.subscribers_of(kind) for kind in (ADMITTED, PLACED)}
-    steps = workflow.initial_steps("allocation.create", ("admit", "place"), "provision")
     written = prepared.rows(
         _COMMIT,
         (
             as_json(rows),
             *("{" + ",".join(map(str, column)) + "}" for column in zip(*places, strict=True)),
-            as_json(steps),
+            as_json(_steps()),
             as_json(heard),
             skip_locked,
             as_json(parts) if any(parts) else None,
         ),
     )
-    for _, _, _, code, tenant in written:
+    for _, _, _, code, tenant, _ in written:
         if code is not None:
             _raise(code, tenant)
     if any(heard.values()):
         transaction.on_commit(events.wake_outbox)
-    return {row[0]: (row[1], row[2]) for row in written}
+    return {row[0]: (row[1], row[2], row[5]) for row in written}

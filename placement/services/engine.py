@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
@@ -35,6 +36,7 @@ class Placed:
 
     node_num: int
     mask: int
+    at: datetime
     options: tuple[Option, ...]
 
 

@@ -417,6 +417,7 @@ def group_of(item: Item) -> list[Item]:
                 name=f"{item.name}-{k}",
                 allocation_id=ids.new_id(),
                 run_id=ids.new_id(),
+                task_id=ids.new_id(),
             )
             for k in range(2, count + 1)
         ),

@@ -38,7 +38,7 @@ def lookahead_of(where: Target) -> Lookahead:
 
 
 def _read(where: Target) -> Lookahead:
-    counts = dict(
+    counts: dict[int, int] = dict(
         prepared.rows(_MIX, {"recent": RECENT, "pool": where.pool_id, "family": where.family_id})
     )
     shares = expecting(counts, most=max(where.family_slots, 1))

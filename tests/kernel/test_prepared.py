@@ -32,6 +32,43 @@ def test_a_statement_is_prepared_once_per_connection() -> None:
         assert cursor.fetchone() == (1,)
 
 
+def named(word: str) -> list[str]:
+    """The names under which statements with this word are prepared here."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT name FROM pg_prepared_statements WHERE statement LIKE %s "
+            "AND statement NOT LIKE '%%pg_prepared%%' ORDER BY name",
+            [f"%{word}%"],
+        )
+        return [name for (name,) in cursor.fetchall()]
+
+
+def test_a_statement_stays_prepared_when_a_transaction_is_rolled_back() -> None:
+    sql = "SELECT %s::int AS stays_prepared"
+    prepared.rows(sql, [1])
+    before = named("stays_prepared")
+    with transaction.atomic():
+        prepared.rows(sql, [2])
+        transaction.set_rollback(True)
+    with transaction.atomic():
+        with pytest.raises(IntegrityError), transaction.atomic():
+            raise IntegrityError
+        assert prepared.rows(sql, [3]) == [(3,)]
+    assert named("stays_prepared") == before != []
+
+
+def test_a_statement_is_prepared_anew_after_a_table_has_changed() -> None:
+    sql = "SELECT * FROM prepared_anew"
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE prepared_anew AS SELECT 1 AS a")
+        try:
+            assert prepared.rows(sql, []) == [(1,)]
+            cursor.execute("ALTER TABLE prepared_anew ADD COLUMN b int DEFAULT 2")
+            assert prepared.rows(sql, []) == [(1, 2)]
+        finally:
+            cursor.execute("DROP TABLE prepared_anew")
+
+
 def test_it_takes_part_in_the_transaction_and_raises_as_django_does() -> None:
     insert = (
         "INSERT INTO kernel_lease (id, name, holder, epoch, note) "

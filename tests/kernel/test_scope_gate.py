@@ -230,7 +230,10 @@ def found_in(pattern: str) -> set[str]:
 
 
 def test_nothing_but_the_scope_and_prepared_statements_uses_the_drivers_connection() -> None:
-    past = r"connection\.connection\b|\bcursor\.(copy|stream|callproc|cursor)\b|\.callproc\("
+    past = (
+        r"(connection|database|\])\.connection\b"
+        r"|\bcursor\.(copy|stream|callproc|cursor)\b|\.callproc\("
+    )
     assert found_in(past) == {"gpuaas/kernel/prepared.py", "gpuaas/kernel/scope.py"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import pytest
 
@@ -80,7 +81,7 @@ def test_a_group_takes_its_nodes_by_their_numbers_whichever_is_the_best(
 
     def seen(
         planned: Sequence[tuple[Item, Sequence[Option]]], *, skip_locked: bool
-    ) -> dict[int, tuple[int, int]]:
+    ) -> dict[int, tuple[int, int, datetime]]:
         taken.append([options[0].num for _, options in planned])
         return commit(planned, skip_locked=skip_locked)
 

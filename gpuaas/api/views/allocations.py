@@ -20,7 +20,7 @@ from gpuaas.api.serializers import allocations as wire
 from gpuaas.api.serializers.common import ExplanationOut, Timeline, page_of
 from gpuaas.api.views.operations import answered_when_done, operation_response
 from gpuaas.api.views.projects import project_named
-from gpuaas.kernel.errors import NotFound, catalogue
+from gpuaas.kernel.errors import NotFound, ProductError, catalogue
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.scope import platform_scope
 from placement import selectors
@@ -209,12 +209,22 @@ class ProjectAllocations(TenantView):
         query = wire.OrderQuery.read(request.query_params)
         parking.seconds_of(query.get("wait", ""))
         given = wire.OrderIn.read(request.data)
-        row = project_named(self, project)
         if "dry_run" in query:
-            return plan_response(self, row.pk, order_of(given))
-        ticket = service.allocation_request(
-            tenant_id=self.tenant_id, project_id=row.pk, order=order_of(given), actor=self.actor
-        )
+            return plan_response(self, project_named(self, project).pk, order_of(given))
+        # Whether the tenant has a project of this id is read with all else that is decided on.
+        project_id = is_id(project) or project_named(self, project).pk
+        try:
+            ticket = service.allocation_request(
+                tenant_id=self.tenant_id,
+                project_id=project_id,
+                order=order_of(given),
+                actor=self.actor,
+            )
+        except ProductError as refusal:
+            if not refusal.keep:
+                # An order that cannot be understood tells nothing about a project of others.
+                project_named(self, project)
+            raise
         self.run_row = ticket.run
         return operation_response(ticket.run, operator=self.actor.operator, status=202)
 

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from gpuaas.api import parking
 from gpuaas.api.base import TenantView
+from gpuaas.api.fields import moment
 from gpuaas.api.pagination import page
 from gpuaas.api.serializers import allocations as wire
 from gpuaas.api.serializers.common import page_of
@@ -26,17 +27,18 @@ _UNDERWAY = {str(RunState.COMPENSATING): "running"}
 
 
 def operation_shown(run: WorkflowRun, *, operator: bool) -> dict[str, Any]:
-    """The representation of a run; a host's own words are for operators only."""
+    """The representation of a run, as OperationOut describes it; a host's own words are for
+    operators only. Made without the serializer: every creation is answered with it."""
     progress = workflow.progress(run)
     error = told.error_told(run.error, operator=operator)
     steps = [told.step_told(step, operator=operator) for step in run.steps]
     step = next((one for one in steps if one["name"] == progress.step), {})
     done = run.state in ENDED
-    body = {
-        "id": run.pk,
+    return {
+        "id": str(run.pk),
         "kind": run.kind,
         "target": {"kind": run.subject_kind, "id": str(run.subject_id)},
-        "tenant": run.tenant_id,
+        "tenant": str(run.tenant_id) if run.tenant_id else None,
         "done": done,
         "state": _UNDERWAY.get(run.state, run.state),
         "progress": {
@@ -52,12 +54,11 @@ def operation_shown(run: WorkflowRun, *, operator: bool) -> dict[str, Any]:
         },
         "result": run.result,
         "error": _problem(error),
-        "created_at": run.created_at,
-        "updated_at": run.updated_at,
-        "ended_at": run.ended_at,
+        "created_at": moment(run.created_at),
+        "updated_at": moment(run.updated_at),
+        "ended_at": moment(run.ended_at),
         "cancellable": not done and run.state != RunState.COMPENSATING,
     }
-    return dict(wire.OperationOut(body).data)
 
 
 def _message(run: WorkflowRun, message: str, step: dict[str, Any], operator: bool) -> str:
