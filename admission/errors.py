@@ -47,7 +47,7 @@ class ImageUnknown(ProductError):
     code = "image_unknown"
     status = 400
     title = "There is no such image for this shape"
-    unblock = "List the images: gpuaas api GET /images."
+    unblock = "List the images: {images}."
 
 
 class SshKeyMissing(ProductError):
@@ -56,7 +56,7 @@ class SshKeyMissing(ProductError):
     code = "ssh_key_missing"
     status = 400
     title = "There is no such SSH key in the tenant"
-    unblock = "Add the key first: gpuaas ssh-key add."
+    unblock = "Add the key first: {ssh_key}."
 
 
 class WithdrawnAlready(ProductError):

@@ -12,7 +12,7 @@ NODE_IN_SERVICE = reason(
 NODE_NOT_READY = reason(
     "node_not_ready",
     "The node has not been approved yet",
-    "Approve it after its discovery: gpuaas node approve NAME.",
+    "Approve it after its discovery: {approve}.",
 )
 NODE_HELD = reason(
     "node_held",
@@ -22,7 +22,7 @@ NODE_HELD = reason(
 CAPABILITY_EVIDENCE = reason(
     "capability_evidence",
     "The node is not promoted for this shape, or its evidence does not hold now",
-    "Look at the node's evidence, mend what it misses, and promote it: gpuaas node evidence NAME.",
+    "Look at the node's evidence, mend what it misses, and promote it: {promote}.",
 )
 EVIDENCE_MISSING = reason(
     "evidence_missing",
@@ -47,7 +47,7 @@ GPU_NEEDS_RESET = reason(
 GPU_NEEDS_REPAIR = reason(
     "gpu_needs_repair",
     "The GPU takes no new work until somebody has looked at it",
-    "Inspect or replace it, then lift it: gpuaas node lift-health NAME --gpu UUID.",
+    "Inspect or replace it, then lift it: {lift}.",
 )
 UNKNOWN_VM = reason(
     "unknown_vm",
@@ -90,7 +90,7 @@ LOCALITY = reason(
 MAINTENANCE_WINDOW = reason(
     "maintenance_window",
     "Maintenance of the node begins before this would end",
-    "Ask for a shorter time (max_duration_s), as the refusal says, or wait for the window's end.",
+    "Ask for a shorter time ({duration}), as the refusal says, or wait for the window's end.",
 )
 DRIVER_VERSION = reason(
     "driver_version",
@@ -153,7 +153,7 @@ OTHER_REPLICAS = reason(
 KEPT_FOR_WAITING = reason(
     "kept_for_waiting",
     "What is free on the node is for requests that have waited longer",
-    "Queue (wait: true), or ask for what is smaller than what waits.",
+    "Queue ({wait}), or ask for what is smaller than what waits.",
 )
 OTHER_FAMILY = reason(
     "other_family",

@@ -10,8 +10,8 @@ DRIFT = {
         (
             "vm_missing",
             "The host proves that it has no machine of an active allocation",
-            "Look at the host. If the machine is lost, end the allocation on the drift page: its "
-            "slots are then cleaned and proven.",
+            "Look at the host. If the machine is lost, end the allocation ({give_up}): its slots "
+            "are then cleaned and proven.",
         ),
         (
             "vm_unknown",
@@ -57,13 +57,12 @@ DRIFT = {
         (
             "device_differs",
             "A device is otherwise than approved",
-            "Repair the host, accept the difference on the node's page, or declare the card "
-            "replaced.",
+            "Repair the host, accept the difference ({accept}), or declare the card replaced.",
         ),
         (
             "device_offered",
             "A device may be approved that nothing is sold of yet",
-            "Approve it on the node's page, or accept that it is not sold.",
+            "Approve it ({approve}), or accept that it is not sold.",
         ),
         (
             "residue",

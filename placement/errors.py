@@ -14,7 +14,17 @@ class SkuUnavailable(ProductError):
     code = "sku_unavailable"
     status = 409
     title = "No capacity for this now"
-    unblock = "Ask for fewer slots, choose another SKU, or send wait: true to queue."
+    unblock = "Ask for fewer slots, choose another SKU, or queue ({wait})."
+    retryable = True
+
+
+class ForbiddenByTopology(ProductError):
+    """Capacity exists, but its wiring or its neighbours are not as the terms promise."""
+
+    code = "forbidden_by_topology"
+    status = 409
+    title = "There is capacity, but not with the isolation or wiring that this needs"
+    unblock = "Ask for fewer slots, choose an SKU without such terms, or queue ({wait})."
     retryable = True
 
 
@@ -51,7 +61,7 @@ class DrainNotYours(ProductError):
     code = "drain_not_yours"
     status = 409
     title = "This drain was set by somebody else"
-    unblock = "Whoever set it ends it; an operator may end any: gpuaas node undrain NAME."
+    unblock = "Whoever set it ends it; an operator may end any: {undrain}."
 
 
 class NothingToApprove(ProductError):
@@ -60,7 +70,7 @@ class NothingToApprove(ProductError):
     code = "nothing_to_approve"
     status = 409
     title = "The node has no candidate slots to approve"
-    unblock = "Run a discovery first: gpuaas node discover NAME."
+    unblock = "Run a discovery first: {discover}."
 
 
 class SlotInUse(ProductError):
@@ -98,7 +108,7 @@ class DeviceInTwoSlots(ProductError):
     title = "One device would belong to two slots"
     unblock = (
         "Look at the wiring of the nodes that are named. Retire the one that has the device no "
-        "longer (gpuaas node retire NAME), or mend the host and run a discovery again."
+        "longer ({retire}), or mend the host and run a discovery again."
     )
 
 
@@ -108,7 +118,7 @@ class JoinTokenInvalid(ProductError):
     code = "join_token_invalid"
     status = 403
     title = "The join token is not valid"
-    unblock = "Create a new one: gpuaas node join-token NAME."
+    unblock = "Create a new one: {join_token}."
 
 
 class CredentialInvalid(ProductError):
@@ -218,7 +228,7 @@ class CardNotSeen(ProductError):
     code = "card_not_seen"
     status = 409
     title = "No other card was discovered in its place yet"
-    unblock = "Run a discovery: gpuaas node discover NAME. A card elsewhere is approved as new."
+    unblock = "Run a discovery: {discover}. A card elsewhere is approved as new."
 
 
 class NotMovable(ProductError):
@@ -227,7 +237,7 @@ class NotMovable(ProductError):
     code = "not_movable"
     status = 409
     title = "The node still takes new work: it would be chosen again"
-    unblock = "Drain the node first: gpuaas node drain NAME."
+    unblock = "Drain the node first: {drain}."
 
 
 class NotBlocked(ProductError):
@@ -245,7 +255,7 @@ class HeldWithItsNode(ProductError):
     code = "held_with_its_node"
     status = 409
     title = "The slot is held together with its whole node"
-    unblock = "Override the allocation: gpuaas override ask ID --reason WHY."
+    unblock = "Override the allocation: {override}."
 
 
 class OverrideIncomplete(ProductError):
@@ -272,7 +282,7 @@ class SecondPersonNeeded(ProductError):
     code = "second_person_needed"
     status = 403
     title = "Another operator has to approve the override"
-    unblock = "Ask a colleague to approve it in the console."
+    unblock = "Ask a colleague to approve it: {approve_override}."
 
 
 class EvidenceNotEnough(ProductError):
@@ -282,8 +292,8 @@ class EvidenceNotEnough(ProductError):
     status = 409
     title = "The evidence does not carry this capability"
     unblock = (
-        "Mend what the named checks say, then discover again (gpuaas node discover NAME), or hand "
-        "in what is missing (gpuaas node evidence-give NAME --check burn_in --verdict pass)."
+        "Mend what the named checks say, then discover again ({discover}), or hand in what is "
+        "missing ({evidence_give})."
     )
 
 
@@ -320,5 +330,5 @@ TASK_OVERDUE = reason(
 DURATION_OVER = reason(
     "duration_over",
     "The time that was asked for is over",
-    "Lease again; leave max_duration_s out for a lease without an end.",
+    "Lease again; leave {duration} out for a lease without an end.",
 )

@@ -40,7 +40,7 @@ class SkuUnknown(ProductError):
     code = "sku_unknown"
     status = 404
     title = "There is no SKU of this name"
-    unblock = "List the catalogue: gpuaas sku list."
+    unblock = "List the catalogue: {catalogue}."
 
 
 class SkuNotPublished(ProductError):
@@ -49,7 +49,7 @@ class SkuNotPublished(ProductError):
     code = "sku_not_published"
     status = 403
     title = "The SKU is not sold"
-    unblock = "Choose a published SKU: gpuaas sku list."
+    unblock = "Choose a published SKU: {catalogue}."
 
 
 class EnvelopeExceeded(ProductError):

@@ -14,7 +14,9 @@ OUTCOMES: Final = (ADMITTED, DENIED, WAITING_FOR_AUTHORITY, FORBIDDEN, NO_CAPACI
 CAPACITY_CODES: Final = frozenset(
     {"sku_unavailable", "never_fits", "waiting_for_capacity", "concurrent_update"}
 )
-PLACE_CODES: Final = frozenset({"forbidden_by_locality", "locality_conflict"})
+PLACE_CODES: Final = frozenset(
+    {"forbidden_by_locality", "forbidden_by_topology", "locality_conflict"}
+)
 
 
 def outcome_of(verdict: str, code: str) -> str:

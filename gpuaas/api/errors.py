@@ -11,7 +11,7 @@ class Unauthenticated(ProductError):
     code = "unauthenticated"
     status = 401
     title = "You are not signed in"
-    unblock = "Send a valid, unexpired token as 'Authorization: Bearer …', or sign in."
+    unblock = "{sign_in}."
 
 
 class CsrfRefused(ProductError):
@@ -101,7 +101,7 @@ class PreconditionRequired(ProductError):
     code = "precondition_required"
     status = 428
     title = "If-Match is required"
-    unblock = "Read the object and send its ETag in If-Match."
+    unblock = "Read the object, then {version}."
 
 
 class IdempotencyKeyRequired(ProductError):
@@ -138,7 +138,7 @@ class InternalError(ProductError):
     code = "internal_error"
     status = 500
     title = "Something went wrong on our side"
-    unblock = "Repeat the request with the same Idempotency-Key; report the request id if it stays."
+    unblock = "{repeat}; report the request id if it stays."
     retryable = True
 
 

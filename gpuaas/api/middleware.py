@@ -1,4 +1,4 @@
-"""Which request is this?  One id, in every log line, event, answer and header."""
+"""Which request is this, and who reads its answer?  One id, in every log line and header."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from collections.abc import Callable
 
 import structlog
 from django.http import HttpRequest, HttpResponseBase
+from django.utils.cache import patch_vary_headers
 
 from gpuaas.kernel import ids
+from gpuaas.kernel.hints import Surface, read_on
 
 HEADER = "X-Request-ID"
+MACHINE_PATHS = ("/api/", "/agent/", "/problems/", "/livez", "/readyz", "/metrics")
+CLIENT = "gpuaas-cli"
 _SANE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -20,8 +24,24 @@ def request_id_of(request: HttpRequest) -> str:
     return str(known or ids.new_id())
 
 
+def is_machine(request: HttpRequest) -> bool:
+    """Whether the address belongs to programs, which want a problem and not a page."""
+    return request.path.startswith(MACHINE_PATHS)
+
+
+def surface_of(request: HttpRequest) -> Surface:
+    """Whose words the answer's ways out are in: our own client calls the API for a person."""
+    if not is_machine(request):
+        return Surface.PAGE
+    client = request.headers.get("User-Agent", "").startswith(CLIENT)
+    return Surface.CLI if client else Surface.API
+
+
 class RequestContextMiddleware:
-    """Takes the caller's X-Request-ID when it is harmless, makes one otherwise, and echoes it."""
+    """Takes the caller's X-Request-ID when it is harmless, makes one otherwise, and echoes it.
+
+    Ways out are told in the words of the surface that the request came in on.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -33,8 +53,11 @@ class RequestContextMiddleware:
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=request_id, path=request.path[:200])
         try:
-            response = self.get_response(request)
+            with read_on(surface_of(request)):
+                response = self.get_response(request)
         finally:
             structlog.contextvars.clear_contextvars()
         response.headers[HEADER] = request_id
+        if is_machine(request):
+            patch_vary_headers(response, ("User-Agent",))
         return response

@@ -274,6 +274,7 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("policy-activate", "POST"): _POLICIES,
     ("policy-retire", "POST"): _POLICIES,
     ("reason-list", "GET"): ANYONE,
+    ("reason", "GET"): ANYONE,
     ("schema", "GET"): ANYONE,
     ("docs", "GET"): ANYONE,
     ("problem", "GET"): ANYONE,

@@ -15,7 +15,7 @@ from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
 from gpuaas.api import errors
-from gpuaas.api.middleware import request_id_of
+from gpuaas.api.middleware import is_machine, request_id_of
 from gpuaas.api.parsing import escape
 from gpuaas.kernel.errors import (
     ConcurrentUpdate,
@@ -30,7 +30,6 @@ from gpuaas.kernel.errors import (
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
-MACHINE_PATHS = ("/api/", "/agent/", "/problems/", "/livez", "/readyz", "/metrics")
 RETRY_AFTER_S = 2
 
 _ADMITTED_FACT_TYPES = (str, int, float, bool, type(None), list, tuple, dict)
@@ -189,11 +188,6 @@ def plain_response(error: ProductError, request: HttpRequest) -> HttpResponse:
         headers=headers_of(error),
         content_type=MEDIA_TYPE,
     )
-
-
-def is_machine(request: HttpRequest) -> bool:
-    """Whether the address belongs to programs, which want a problem and not a page."""
-    return request.path.startswith(MACHINE_PATHS)
 
 
 def handler400(request: HttpRequest, exception: Exception) -> HttpResponse:

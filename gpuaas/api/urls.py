@@ -100,6 +100,7 @@ CATALOGUE: list[URLPattern | URLResolver] = [
     path("images", catalogue.Images.as_view(), name="image-list"),
     path("entitlements", entitlements.Entitlements.as_view(), name="entitlement-list"),
     path("reasons", catalogue.Reasons.as_view(), name="reason-list"),
+    path("reasons/<slug:code>", catalogue.OneReason.as_view(), name="reason"),
 ]
 
 _ONE = "allocations/<uuid:allocation_id>"

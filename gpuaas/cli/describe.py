@@ -42,6 +42,19 @@ def anything(item: Json) -> Iterator[str]:
             yield f"  {shown}"
 
 
+def reason(item: Json) -> Iterator[str]:
+    """A reason code: what it means, what would help here, and whether to try again."""
+    yield from lines(
+        [
+            ("Code", values.text(item.get("code"))),
+            ("Means", values.text(item.get("title"))),
+            ("What would help", values.text(item.get("unblock"))),
+            ("HTTP status", values.text(item.get("status"))),
+            ("Try again", "later, as it is" if item.get("retryable") else "once something changed"),
+        ]
+    )
+
+
 def _label(key: str) -> str:
     name = values.fact_name(key).replace("_", " ").capitalize()
     return {"Id": "ID", "Boot id": "Boot ID", "Exclusive nic": "Exclusive NIC"}.get(name, name)

@@ -53,7 +53,7 @@ _DENIED_CODES = frozenset(
         "tenant_suspended",
     }
 )
-_UNAVAILABLE_CODES = frozenset({"sku_unavailable", "placement_topology_unsatisfiable"})
+_UNAVAILABLE_CODES = frozenset({"sku_unavailable", "forbidden_by_topology"})
 
 _BY_STATUS = {
     400: Exit.USAGE,

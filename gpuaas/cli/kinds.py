@@ -54,6 +54,19 @@ SKU = Kind(
     path="/skus",
 )
 
+REASON = Kind(
+    "reason",
+    (
+        column("CODE"),
+        column("STATUS"),
+        column("TITLE"),
+        column("HELPS", "unblock", wide=True),
+    ),
+    key="code",
+    path="/reasons",
+    paged=False,
+)
+
 OFFER = Kind(
     "offer",
     (

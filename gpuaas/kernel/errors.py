@@ -10,18 +10,33 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from gpuaas.kernel import hints
+
 _CODE = re.compile(r"^[a-z][a-z0-9_]{2,62}$")
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One permanent code: what it means, and what would unblock it."""
+    """One permanent code: what it means, and what would unblock it.
+
+    ``hint`` names steps in braces, which ``unblock`` tells in the words of the reader's surface.
+    """
 
     code: str
     title: str
-    unblock: str
+    hint: str
     status: int
     retryable: bool = False
+
+    @property
+    def unblock(self) -> str:
+        """What would help, in the reader's words."""
+        return hints.worded(self.hint)
+
+    @property
+    def ways_out(self) -> dict[str, str]:
+        """What would help, in the words of each surface."""
+        return {str(where): hints.worded(self.hint, where) for where in hints.Surface}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +55,9 @@ _classes: dict[str, type[ProductError]] = {}
 def _register(entry: Reason) -> Reason:
     if not _CODE.match(entry.code):
         raise ValueError(f"reason code {entry.code!r} is not lower_snake")
+    strange = hints.unknown_steps(entry.hint)
+    if strange:
+        raise ValueError(f"{entry.code}: no step is called {', '.join(strange)}")
     known = _catalogue.get(entry.code)
     if known is not None and known != entry:
         raise ValueError(f"reason code {entry.code!r} is declared twice")
@@ -50,7 +68,10 @@ def _register(entry: Reason) -> Reason:
 def reason(
     code: str, title: str, unblock: str, *, status: int = 409, retryable: bool = False
 ) -> Reason:
-    """Declare a code that is shown without being raised (a gate's verdict, a wait)."""
+    """Declare a code that is shown without being raised (a gate's verdict, a wait).
+
+    ``unblock`` may name steps of ``kernel.hints`` in braces.
+    """
     return _register(Reason(code, title, unblock, status, retryable))
 
 
@@ -65,25 +86,30 @@ def entry_of(code: str) -> Reason | None:
 
 
 class ProductError(Exception):
-    """A failure that a person is told about: code, status, numbers, way out."""
+    """A failure that a person is told about: code, status, numbers, way out.
+
+    A class says its way out with the steps of ``kernel.hints`` in braces; an instance has it in
+    the words of whoever made the request.
+    """
 
     code: ClassVar[str] = ""
     status: ClassVar[int] = 400
     title: ClassVar[str] = ""
-    unblock: ClassVar[str] = ""
+    unblock: str = ""
     retryable: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "code" in cls.__dict__:
-            _classes[cls.code] = cls
             _register(Reason(cls.code, cls.title, cls.unblock, cls.status, cls.retryable))
+            _classes[cls.code] = cls
 
     def __init__(
         self, detail: str = "", *, errors: tuple[FieldError, ...] = (), **facts: Any
     ) -> None:
         super().__init__(detail or self.title)
         self.detail = detail or self.title
+        self.unblock = hints.worded(type(self).unblock)
         self.errors = errors
         self.facts = facts
         self.keep = False
@@ -154,7 +180,7 @@ class PreconditionFailed(ProductError):
     code = "stale_resource_version"
     status = 412
     title = "The object has another version than If-Match names"
-    unblock = "Read the object again and send its ETag in If-Match."
+    unblock = "Read the object again, then {version}."
 
 
 class OperationInProgress(ProductError):
@@ -173,5 +199,5 @@ class ServiceUnavailable(ProductError):
     code = "service_unavailable"
     status = 503
     title = "The service cannot answer now"
-    unblock = "Repeat the request with the same Idempotency-Key."
+    unblock = "{repeat}."
     retryable = True

@@ -113,6 +113,8 @@ WINDOW = "maintenance_window"
 LAST = {Alone.WIRING: "wiring_isolation", Alone.NODE: "node_isolation"}
 OTHERS = "other_tenants_isolation"
 """What is left when everything else holds: somebody's promise of wiring or a host of their own."""
+TOPOLOGY = frozenset({"exclusive_nic", *LAST.values(), OTHERS})
+"""Constraints that leave hosts with room enough: how they are wired, or who is there, forbids."""
 SPREAD, TOGETHER, SIBLINGS = "spread", "together_level", "other_replicas"
 """What is left of a request for several: each alone would fit, but not all as they have to be."""
 KEPT = "kept_for_waiting"

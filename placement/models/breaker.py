@@ -75,3 +75,8 @@ class AutomaticAction(Stateful):
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.node_id} {self.state}"
+
+    @property
+    def code(self) -> str:
+        """Why it waits; empty of one that was decided."""
+        return "breaker_held" if self.state == states.AutomaticState.HELD else ""

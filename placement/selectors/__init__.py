@@ -48,6 +48,7 @@ from placement.selectors.nodes import (
 )
 from placement.selectors.offers import Offer, image_list, offer_list, price_of
 from placement.selectors.parts import HeldPart, free_milli, held_parts
+from placement.selectors.standing import reasons_standing
 from placement.selectors.telemetry import telemetry_history, telemetry_of
 from placement.selectors.timeline import (
     Timeline,
@@ -104,6 +105,7 @@ __all__ = [
     "postures_of",
     "price_of",
     "proof_list",
+    "reasons_standing",
     "request_explain",
     "request_list",
     "residue_left",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from admission.errors import ForbiddenByLocality
-from gpuaas.kernel.errors import ProductError
+from gpuaas.kernel.errors import ProductError, entry_of
 from placement.domain.part_reasons import parts_refused
 from placement.domain.parts import PartAsk
 from placement.domain.reasons import (
@@ -16,13 +16,14 @@ from placement.domain.reasons import (
     SIBLINGS,
     SPREAD,
     TOGETHER,
+    TOPOLOGY,
     WINDOW,
     Asked,
     Refused,
     refused,
 )
 from placement.domain.sets import NoPlan
-from placement.errors import NeverFits, PoolDedicated, SkuUnavailable
+from placement.errors import ForbiddenByTopology, NeverFits, PoolDedicated, SkuUnavailable
 from placement.services.bundle import Item
 from placement.services.search import found
 from placement.snapshots import (
@@ -79,6 +80,16 @@ def no_capacity(item: Item, *, rest: str = "") -> ProductError:
             **numbers,
         )
     wanted = "a whole free node" if want.whole else f"{want.slots} slots on one node"
+    if account.nearest in TOPOLOGY and not _fits_by_now(item):
+        return ForbiddenByTopology(
+            f"{item.authority.sku} needs {wanted}; a {family} node has {account.nearest_free} "
+            f"free, but: {_because(account.nearest)}",
+            asked=want.slots,
+            largest_free=account.largest_free,
+            family=family,
+            pool=item.authority.pool,
+            **numbers,
+        )
     return SkuUnavailable(
         f"{item.authority.sku} needs {wanted}; the best {family} node has "
         f"{account.largest_free} free.{_windows(account)}",
@@ -112,6 +123,20 @@ def _outside(where: Target | None) -> dict[str, Any]:
     return {"not_asked": {code: hosts for code, hosts in counts.items() if hosts}}
 
 
+def _fits_by_now(item: Item) -> bool:
+    """Whether there is room after all: then a race was lost, and nothing is forbidden."""
+    where = item.where
+    return where is not None and bool(
+        found(where, item.want, lookahead_of(where), at_once=1, limit=1)
+    )
+
+
+def _because(code: str) -> str:
+    """What a constraint means, at the end of a sentence."""
+    entry = entry_of(code)
+    return f"{entry.title[0].lower()}{entry.title[1:]}." if entry else code
+
+
 def _windows(account: Refused) -> str:
     """What announced maintenance rules out, and how long something could last there."""
     nodes = account.removed.get(WINDOW, 0)
@@ -119,7 +144,7 @@ def _windows(account: Refused) -> str:
         return ""
     said = f" Maintenance begins too early on {nodes} of {account.hosts} nodes"
     if account.fits_s:
-        return f"{said}; for {account.fits_s} seconds at most (max_duration_s) it fits now."
+        return f"{said}; for {account.fits_s} seconds at most it fits now."
     return f"{said}."
 
 
@@ -182,6 +207,14 @@ def _no_part(item: Item, ask: PartAsk, rest: str) -> ProductError:
         return NeverFits(
             f"{item.authority.sku}: no slot of {family} is cut so that it could ever give {ask}.",
             family=family,
+            **numbers,
+        )
+    if account.nearest in TOPOLOGY and not _fits_by_now(item):
+        return ForbiddenByTopology(
+            f"{item.authority.sku} needs {ask}, for which there is room, but: "
+            f"{_because(account.nearest)}",
+            family=family,
+            pool=item.authority.pool,
             **numbers,
         )
     return SkuUnavailable(

@@ -43,6 +43,7 @@ ENDS_WITH_CAPACITY = frozenset(
     {
         "sku_unavailable",
         "forbidden_by_locality",
+        "forbidden_by_topology",
         "envelope_exceeded",
         "cohort_exhausted",
         "project_quota_exceeded",

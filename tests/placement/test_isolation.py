@@ -159,7 +159,8 @@ def test_a_promise_keeps_both_sides_apart_and_the_refusal_counts_why() -> None:
     assert claims == {0: acme.tenant.pk} | dict.fromkeys(range(2, 8), globex.tenant.pk)
     assert host.fresh().free_mask == 0b10
     error = refused(globex, slots=1)
-    assert error.code == "sku_unavailable"
+    assert error.code == "forbidden_by_topology"
+    assert "another tenant was promised" in error.detail
     assert error.facts["removed"] == {"other_tenants_isolation": 1}
     assert error.facts["nearest"] == {"constraint": "other_tenants_isolation", "free": 1}
     assert acme.order(slots=1).allocation_id is not None

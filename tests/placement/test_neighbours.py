@@ -79,7 +79,7 @@ def test_a_tier_that_promises_a_node_keeps_others_off_it() -> None:
     globex.order(slots=7)
     with pytest.raises(ProductError) as refused:
         globex.order(slots=1)
-    assert refused.value.code in ("sku_unavailable", "forbidden_by_isolation")
+    assert refused.value.code == "forbidden_by_topology"
     with pytest.raises(ProductError) as refused:
         a_stranger_that_wants_a_node_alone()
     assert refused.value.facts

@@ -10,7 +10,7 @@ import pytest
 from django.db.models import F
 
 from gpuaas.kernel.errors import ProductError
-from placement.errors import NeverFits, SkuUnavailable
+from placement.errors import ForbiddenByTopology, NeverFits, SkuUnavailable
 from placement.models import Node
 from placement.services import nodes
 from placement.services.differences import slot_accept
@@ -50,7 +50,7 @@ def host(acme: TenantWorld) -> Host:
 
 def refusal(world: TenantWorld, sku: str = "h100.slice", **wishes: Any) -> ProductError:
     """Why the order is refused."""
-    with pytest.raises((SkuUnavailable, NeverFits)) as refused:
+    with pytest.raises((SkuUnavailable, NeverFits, ForbiddenByTopology)) as refused:
         world.order(sku, **wishes)
     return refused.value
 
@@ -133,7 +133,8 @@ def test_slots_without_a_nic_of_their_own_are_too_few(acme: TenantWorld, host: H
         exclusive_nic=True,
     )
     catalogue.sku_publish(sku="h100.fast", actor=OPERATOR)
-    assert removed(acme, "h100.fast", slots=1) == {"exclusive_nic": 1}
+    error = refusal(acme, "h100.fast", slots=1)
+    assert (error.code, error.facts["removed"]) == ("forbidden_by_topology", {"exclusive_nic": 1})
 
 
 def test_a_host_of_its_own_is_not_one_with_a_neighbour(acme: TenantWorld, host: Host) -> None:

@@ -289,6 +289,7 @@ def a_world() -> World:
             "tenant": a.tenant.slug,
             "resource_class": "h100-slot",
             "kind": "not-found",
+            "code": "not_found",
             "member_id": str(Member.objects.get(tenant=a.tenant, user=colleague).pk),
             "workload_id": job["id"],
             "increase_id": str(wish.pk),
@@ -311,9 +312,8 @@ def a_world() -> World:
 
 def missing_of(route: Route) -> dict[str, str]:
     """Values that name nothing, for the parts of an address that can belong to a tenant."""
-    absent = str(UUID(int=7))
     return {
-        part: absent
+        part: str(UUID(int=7))
         for part in (
             "project",
             "key_id",

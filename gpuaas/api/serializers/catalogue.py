@@ -183,12 +183,21 @@ class ImageOut(Output):
     username = serializers.CharField(help_text="The account that the SSH keys are put into.")
 
 
+class WaysOut(Output):
+    """What would help, in the words of each surface."""
+
+    api = serializers.CharField()
+    cli = serializers.CharField()
+    page = serializers.CharField()
+
+
 class ReasonOut(Output):
     """A permanent reason code."""
 
     code = serializers.CharField()
     title = serializers.CharField()
-    unblock = serializers.CharField(help_text="What would help.")
+    unblock = serializers.CharField(help_text="What would help, in the words of the caller.")
+    ways_out = WaysOut()
     status = serializers.IntegerField()
     retryable = serializers.BooleanField()
 

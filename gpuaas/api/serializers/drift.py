@@ -59,6 +59,7 @@ class HeldActionOut(Output):
     action = serializers.CharField()
     about = serializers.CharField(allow_blank=True)
     reason = serializers.CharField(help_text="The code that asks for it.")
+    code = serializers.CharField(allow_blank=True, help_text="Why it waits; empty once decided.")
     state = serializers.ChoiceField(choices=AutomaticState.choices)
     facts = JsonObject()
     since = serializers.DateTimeField()

@@ -237,6 +237,18 @@ class Images(TenantView):
         )
 
 
+class OneReason(StaticView):
+    """One permanent code."""
+
+    @extend_schema(operation_id="reason_get", tags=["catalogue"], responses=wire.ReasonOut)
+    def get(self, request: Request, code: str) -> Response:
+        """What the code means and what would help, in the words of each surface."""
+        entry = errors.entry_of(code)
+        if entry is None:
+            raise errors.NotFound(f"There is no reason code {code[:63]}.")
+        return Response(wire.ReasonOut(entry).data)
+
+
 class Reasons(StaticView):
     """The catalogue of permanent codes."""
 

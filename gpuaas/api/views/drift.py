@@ -53,6 +53,7 @@ def held_shown(row: AutomaticAction) -> dict[str, Any]:
     """The representation of one held action."""
     body = {name: getattr(row, name) for name in _HELD}
     body |= {"id": row.pk, "pool": row.pool.name, "action": row.kind, "since": row.created_at}
+    body["code"] = row.code
     body["node"] = {"id": row.node_id, "name": row.node.name}
     return dict(wire.HeldActionOut(body).data)
 

@@ -59,6 +59,7 @@ class Collector:
         yield self._runs()
         yield from self._outbox()
         yield from self._drift()
+        yield self._reasons()
         yield self._windows()
         yield self._sweeps()
         parked = GaugeMetricFamily("gpuaas_parked_requests", "Requests parked in this process")
@@ -241,6 +242,16 @@ class Collector:
         rows = SweepFault.objects.values_list("sweep").annotate(n=Count("pk"))
         for sweep, count in rows.order_by("sweep"):
             family.add_metric([sweep], count)
+        return family
+
+    def _reasons(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpuaas_reasons_standing",
+            "What differs, waits, is held or is blocked now, by reason code",
+            labels=["code"],
+        )
+        for code, count in sorted(selectors.reasons_standing().items()):
+            family.add_metric([code], count)
         return family
 
     def _drift(self) -> Iterator[Metric]:

@@ -14,7 +14,7 @@ DRIFT = Kind(
     "drift",
     (
         column("ID"),
-        column("KIND"),
+        column("CODE"),
         Column("NODE", lambda item: str(item["node"]["name"])),
         column("SUBJECT"),
         column("STATE"),
@@ -35,6 +35,7 @@ HELD = Kind(
         column("ACTION"),
         Column("NODE", lambda item: str(item["node"]["name"])),
         column("POOL"),
+        column("CODE"),
         column("STATE"),
         column("REASON"),
         column("SINCE"),

@@ -128,6 +128,7 @@ def fitness(item: Json) -> Iterator[str]:
         yield f"  {_text(one, 'capability')}: {paint(str(one.get('state')))}{end}"
         for miss in one.get("misses") or ():
             yield f"    {_text(miss, 'check')} {_text(miss, 'standing')}: {_text(miss, 'reason')}"
+            yield f"      {_text(miss, 'code')}"
     yield bold("Evidence")
     for one in item.get("evidence") or ():
         where = f" of {_text(one, 'device')}" if one.get("device") else ""

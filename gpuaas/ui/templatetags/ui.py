@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from gpuaas.kernel import clock, errors
+from gpuaas.kernel import clock, errors, hints
 from gpuaas.ui import formats, marks
 
 register = template.Library()
@@ -137,6 +137,12 @@ def reason(code: str) -> SafeString | str:
     if code not in errors.catalogue():
         return format_html("<code>{}</code>", code)
     return format_html('<a href="/docs/reasons/{0}"><code>{0}</code></a>', code)
+
+
+@register.simple_tag
+def step_label(name: str) -> str:
+    """The label of a field that ways out name: the same words there and here."""
+    return hints.STEPS[name].label
 
 
 @register.filter

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from gpuaas.kernel.errors import catalogue
+from gpuaas.kernel.hints import Surface, worded
 
 
 def page() -> str:
@@ -21,6 +22,9 @@ def page() -> str:
         "Every refusal, wait and failure carries one of these, the same in API, CLI, portal and",
         "metrics. A code is permanent. The running product shows each on `/docs/reasons/<code>`.",
         "",
+        "What would help is told here in the words of the API; the command line and the pages name",
+        "the same step in theirs.",
+        "",
         "Printed from the catalogue in the code by `manage.py reasons_print`.",
         "",
         "| code | status | means | what would help |",
@@ -28,7 +32,7 @@ def page() -> str:
     ]
     for code, entry in catalogue().items():
         again = " (try again)" if entry.retryable else ""
-        unblock = entry.unblock.replace("|", "\\|")
+        unblock = worded(entry.hint, Surface.API).replace("|", "\\|")
         lines.append(f"| `{code}` | {entry.status}{again} | {entry.title} | {unblock} |")
     return "\n".join(lines) + "\n"
 
