@@ -11,7 +11,10 @@ class AuthorityIncomplete(ProductError):
     code = "authority_incomplete"
     status = 403
     title = "The authority to decide this is incomplete"
-    unblock = "The operator completes what is named: envelope, priority class, isolation, pool."
+    unblock = (
+        "The operator completes what is named: envelope, priority class, isolation, preemption "
+        "policy or pool. A request that may wait ({wait}) is admitted by that."
+    )
 
 
 class SlotsOutOfRange(ProductError):

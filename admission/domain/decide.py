@@ -84,8 +84,21 @@ def _tenant_state(facts: Facts) -> Gate:
     return Gate("tenant_state", True, detail="The tenant is active.")
 
 
-def _incomplete(gate: str, missing: str, detail: str, **facts: Any) -> Gate:
-    return Gate(gate, False, "authority_incomplete", detail, {"missing": missing, **facts})
+def _gone(facts: Facts) -> dict[str, str]:
+    """What nobody has said yet of the tenant, its tier or the pool, each in a sentence."""
+    tier = f"The tier {facts.tier} has no"
+    parts = (
+        ("pool", f"There is no pool {facts.pool!r}.", not facts.pool_known),
+        (
+            "envelope",
+            f"The tenant has no envelope for {facts.resource_class}.",
+            facts.quota is None,
+        ),
+        ("priority_class", f"{tier} priority class.", facts.band is None),
+        ("isolation", f"{tier} isolation level.", facts.tier_isolation not in ISOLATION_RANK),
+        ("preemption_policy", f"{tier} preemption policy.", not facts.preemption),
+    )
+    return {name: words for name, words, gone in parts if gone}
 
 
 def _entitlement(facts: Facts) -> Gate:
@@ -105,27 +118,22 @@ def _entitlement(facts: Facts) -> Gate:
             f"{facts.sku} is not among the SKUs that the tenant may ask for.",
             {"sku": facts.sku},
         )
-    if not facts.pool_known:
-        return _incomplete(
-            "entitlement", "pool", f"There is no pool {facts.pool!r}.", pool=facts.pool
-        )
-    if facts.quota is None:
-        return _incomplete(
+    gone = _gone(facts)
+    if gone:
+        # Without its pool nothing would ever look at it again; the rest an operator adds.
+        return Gate(
             "entitlement",
-            "envelope",
-            f"The tenant has no envelope for {facts.resource_class}.",
-            resource_class=facts.resource_class,
+            False,
+            "authority_incomplete",
+            " ".join(gone.values()),
+            {
+                "missing": list(gone),
+                "resource_class": facts.resource_class,
+                "tier": facts.tier,
+                "pool": facts.pool,
+            },
+            waits=facts.pool_known,
         )
-    parts = (
-        ("priority_class", "priority class", facts.band is None),
-        ("isolation", "isolation level", facts.tier_isolation not in ISOLATION_RANK),
-        ("preemption_policy", "preemption policy", not facts.preemption),
-    )
-    for missing, words, gone in parts:
-        if gone:
-            return _incomplete(
-                "entitlement", missing, f"The tier {facts.tier} has no {words}.", tier=facts.tier
-            )
     return Gate("entitlement", True, detail=f"{facts.sku} is sold, and the tenant may hold it.")
 
 

@@ -82,23 +82,23 @@ REFUSED: dict[str, tuple[str, str, bool, dict[str, Any]]] = {
         {"entitled": False},
     ),
     "a pool nobody made": ("entitlement", "authority_incomplete", False, {"pool_known": False}),
-    "a class without envelope": ("entitlement", "authority_incomplete", False, {"quota": None}),
+    "a class without envelope": ("entitlement", "authority_incomplete", True, {"quota": None}),
     "a tier without priority class": (
         "entitlement",
         "authority_incomplete",
-        False,
+        True,
         {"band": None},
     ),
     "a tier without isolation level": (
         "entitlement",
         "authority_incomplete",
-        False,
+        True,
         {"tier_isolation": ""},
     ),
     "a tier without preemption policy": (
         "entitlement",
         "authority_incomplete",
-        False,
+        True,
         {"preemption": ""},
     ),
     "too many slots": ("policy", "slots_out_of_range", False, {"slots_asked": 9}),
@@ -249,7 +249,21 @@ def test_the_gates_are_passed_in_their_order_and_capacity_is_not_among_them() ->
 def test_incomplete_authority_names_what_is_missing(missing: str, change: dict[str, Any]) -> None:
     refusal = decide(replace(GOOD, **change)).refusal
     assert refusal is not None
-    assert refusal.facts["missing"] == missing
+    assert refusal.facts["missing"] == [missing]
+
+
+def test_all_that_is_missing_is_named_at_once() -> None:
+    bare = replace(GOOD, quota=None, band=None, tier_isolation="", preemption="")
+    refusal = decide(bare).refusal
+    assert refusal is not None
+    assert refusal.facts["missing"] == [
+        "envelope",
+        "priority_class",
+        "isolation",
+        "preemption_policy",
+    ]
+    for words in ("no envelope for h100-slot", "no priority class", "no isolation level"):
+        assert words in refusal.detail
 
 
 @pytest.mark.parametrize(("broken", "code"), [(True, "policy_broken"), (False, "policy_forbids")])

@@ -99,7 +99,7 @@ def a_suspension(acme: TenantWorld) -> None:
 
 
 ONE = ("allocation", "create", "--sku", "h100.slice", "--slots", "1")
-ELSEWHERE = ("workload", "submit", "--kind", "job", "--name", "far", "--sku", "h100.slice")
+ELSEWHERE = ("workload", "submit", "far", "--kind", "job", "--sku", "h100.slice")
 REFUSED: dict[str, tuple[Callable[[TenantWorld], None], str, dict[str, Any], tuple[str, ...], str]]
 REFUSED = {
     "slots_out_of_range": (

@@ -132,16 +132,26 @@ class Policies(ConsolePage):
                 )
 
             if not self.attempt(form, check):
-                return self.show(form, 400)
+                return self.refused(form)
             results, worst = checked[0]
             return self.show(form, results=results, worst_us=worst)
         kept: list[PolicyRule] = []
         if not self.attempt(
             form, lambda given: kept.append(policies.policy_save(actor=self.actor, **given))
         ):
-            return self.show(form, 400)
+            return self.refused(form)
         messages.success(request, "Kept as a draft. It decides nothing yet.")
         return redirect("console:policy", kept[0].pk)
+
+    def refused(self, form: PolicyForm) -> HttpResponse:
+        """The form again, naming the rule and the fields that are wrong with it."""
+        wrong = [str(form.fields[name].label) for name in form.errors if name in form.fields]
+        named = form.data.get("name", "").strip()[:60] or "without a name"
+        about = f" ({', '.join(wrong)})" if wrong else ""
+        form.add_error(
+            None, f"The rule {named} was not kept{about}. Rules that are active go on as they are."
+        )
+        return self.show(form, 400)
 
 
 _OFFERS = {
@@ -159,6 +169,31 @@ _OFFERS = {
     ),
     "retire": Offered("retire", "Retire", "It decides nothing any more.", risk=True),
 }
+
+
+TOLD = {
+    "version": "version",
+    "actions": "asked of",
+    "worst_us": "slowest of its tests",
+    "looked_at": "decisions asked again",
+    "refuses": "it would refuse",
+    "newly_refused": "that were admitted",
+    "refused_before": "refused in any case",
+    "errors": "on which it broke",
+}
+
+
+def in_words(version: int, facts: dict[str, Any]) -> dict[str, Any]:
+    """What an event of a rule's version noted, by names that a reader knows."""
+    worst = facts.get("worst_us")
+    actions = [str(one).replace(".", " ").replace("_", " ") for one in facts.get("actions", ())]
+    known = {
+        **facts,
+        "version": version,
+        "worst_us": f"{worst} µs" if worst is not None else None,
+        "actions": actions,
+    }
+    return {title: known[name] for name, title in TOLD.items() if known.get(name) is not None}
 
 
 COMPARED = {
@@ -245,7 +280,7 @@ class PolicyBoard(ConsolePage):
         numbers = {str(version.pk): version.rule_version for version in versions}
         events = list(Event.objects.filter(subject_id__in=list(numbers)).order_by("-id")[:30])
         for event in events:
-            event.facts = {"version": numbers[str(event.subject_id)], **event.facts}
+            event.facts = in_words(numbers[str(event.subject_id)], event.facts)
         return self.page(
             "console/policy.html",
             status=status,
