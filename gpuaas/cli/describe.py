@@ -250,6 +250,15 @@ def explanation(decision: Json) -> Iterator[str]:
             ("What would help", values.text(decision.get("unblock"))),
         ]
     )
+    stands = decision.get("allocation")
+    if isinstance(stands, dict) and stands.get("code"):
+        yield from lines(
+            [
+                ("Stands", f"{values.text(stands.get('state'))}  {values.text(stands['code'])}"),
+                ("Because", values.text(stands.get("detail"))),
+                ("What would help", values.text(stands.get("unblock"))),
+            ]
+        )
 
 
 def name_of(value: Any) -> str:

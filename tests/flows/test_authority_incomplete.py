@@ -25,6 +25,9 @@ LEASES = "/projects/default/allocations"
 @pytest.fixture
 def acme(db: None) -> TenantWorld:
     """A tenant that came before its class was sold: nobody has given it an envelope."""
+    SlaTier.objects.get_or_create(
+        name="standard", defaults={"title": "Standard", "priority_band": 1, "preemptible": False}
+    )
     bare = a_tenant("acme")
     a_catalogue()
     a_host()

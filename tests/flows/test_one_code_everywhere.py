@@ -172,7 +172,7 @@ def test_what_waits_has_one_code_until_it_is_placed(
     a_full_host(acme)
     owner.rest.post(LEASES, order_body(wait=True))
     (asked,) = owner.rest.get("/admission-requests?state=queued").json()["items"]
-    assert asked["code"] == code
+    assert asked["reason"] == code
     assert code in owner.line("explain", f"request/{asked['id']}").split()
     assert code in owner.line("request", "list", "--state", "queued", "-o", "wide")
     assert code in code_on(owner.page(f"/t/acme/requests/{asked['id']}/"))
