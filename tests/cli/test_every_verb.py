@@ -15,7 +15,7 @@ from gpuaas.kernel import clock
 from placement.models import Allocation, AutomaticAction, Drift, MaintenanceWindow, NodeCapability
 from placement.services.allocations import allocation_release
 from tenants.models import Member, User
-from tests.admission.test_policy_rules import a_rule
+from tests.admission.test_policy_rules import BIG, BIG_TESTS
 from tests.api.client import an_operator, token_of
 from tests.builders import Host, TenantWorld, a_catalogue, a_host, a_parts_catalogue, a_tenant
 from tests.cli.test_live import PASSWORD, Terminal
@@ -225,11 +225,21 @@ def test_a_tier_is_sold_changed_and_given(acme: TenantWorld, operator: Person) -
     assert operator.reads(f"tier assign acme gold --seen {seen} --reason bought")["tier"] == "gold"
 
 
-def test_rules_terms_weights_and_storage(acme: TenantWorld, host: Host, operator: Person) -> None:
-    rule = a_rule()
-    assert [one["id"] for one in operator.reads("policy list")] == [str(rule.pk)]
-    operator.types(f"policy dry-run {rule.pk} --last 10")
-    operator.types(f"policy activate {rule.pk} --reason now --yes")
+def test_a_rule_is_written_tried_out_switched_on_and_off(
+    acme: TenantWorld, host: Host, operator: Person, tmp_path: Path
+) -> None:
+    file = tmp_path / "rule.json"
+    written = {"name": "small", "expression": BIG, "message": "At most four.", "tests": BIG_TESTS}
+    file.write_text(json.dumps(written))
+    rule = operator.reads(f"policy create --file {file}")["id"]
+    assert [one["id"] for one in operator.reads("policy list")] == [rule]
+    operator.types(f"policy dry-run {rule} --last 10")
+    operator.types(f"policy activate {rule} --reason now --yes")
+    assert operator.reads(f"policy describe {rule}")["state"] == "active"
+    operator.types(f"policy retire {rule} --reason over --yes")
+
+
+def test_terms_weights_storage_and_room(acme: TenantWorld, host: Host, operator: Person) -> None:
     operator.types("storage declare fast --kind nvme --zone a --reason bought")
     assert [one["name"] for one in operator.reads("storage list")] == ["fast"]
     operator.types("storage retire fast --reason sold")
