@@ -25,6 +25,8 @@ BY_TEST = {
     "test_a_rule_whose_own_tests_fail_is_not_even_tried_out",
     "forbidden_by_locality": "admission/test_workloads.py::"
     "test_a_workload_moves_only_after_the_new_place_works",
+    "forbidden_by_topology": "placement/test_why_removed.py::"
+    "test_slots_without_a_nic_of_their_own_are_too_few",
     "workload_state_refused": "admission/test_ends.py::"
     "test_a_workload_that_has_ended_takes_no_change",
     "request_ended": "admission/test_ends.py::test_what_was_admitted_cannot_be_withdrawn",

@@ -289,3 +289,45 @@ def test_every_code_is_explained_alike_on_every_surface(owner: Reader) -> None:
     assert "--queue" in said
     assert "wait: true" not in said
     assert owner.terminal.run("reason", "describe", "no_such_code").exit_code == 3
+
+
+def test_each_end_is_counted_apart_on_the_page_over_rest_and_in_the_metrics(
+    acme: TenantWorld, host: Host, owner: Reader, operator: Reader
+) -> None:
+    far = {"kind": "job", "name": "far", "sku": "h100.slice", "zones": ["moon"]}
+    acts: dict[str, Callable[[], Any]] = {
+        "admitted": lambda: owner.rest.post(LEASES, order_body(slots=1)),
+        "denied": lambda: owner.rest.post(LEASES, order_body(slots=7)),
+        "forbidden_by_locality_or_topology": lambda: owner.rest.post(RUNS, far),
+        "no_capacity": lambda: (
+            a_tenant("globex").order(slots=7),
+            owner.rest.post(LEASES, order_body()),
+        ),
+        "waiting_for_authority": lambda: owner.rest.post(LEASES, order_body(slots=6, wait=True)),
+    }
+
+    def counted() -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+        page = operator.page("/console/decisions/")
+        shown = re.findall(
+            r'outcome=(\w+)"[^>]*><div class="figure">(\d+)</div>', html.unescape(page)
+        )
+        rest = {
+            end: len(owner.rest.get(f"/admission-requests?outcome={end}").json()["items"])
+            for end in ENDS
+        }
+        return {k: int(v) for k, v in shown}, rest, {end: int(decided(outcome=end)) for end in ENDS}
+
+    before = counted()
+    assert set(before[0]) == set(ENDS)
+    for end, act in acts.items():
+        act()
+        after = counted()
+        page, rest, metric = (
+            {k: new[k] - old[k] for k in ENDS if new[k] != old[k]}
+            for new, old in zip(after, before, strict=True)
+        )
+        assert rest == {end: 1}
+        # The other tenant's admission, which took the room, is not this tenant's to read.
+        others = {"admitted": 1} if end == "no_capacity" else {}
+        assert page == metric == {end: 1, **others}
+        before = after
