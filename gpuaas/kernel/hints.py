@@ -151,4 +151,9 @@ def unknown_steps(hint: str) -> list[str]:
 def worded(hint: str, where: Surface | None = None) -> str:
     """A hint with its steps in the words of a surface; of the reader's own unless told."""
     reader = where or surface()
-    return _STEP.sub(lambda found: STEPS[found[1]].on(reader), hint)
+
+    def told(found: re.Match[str]) -> str:
+        step = STEPS.get(found[1])
+        return step.on(reader) if step else found[0]
+
+    return _STEP.sub(told, hint)

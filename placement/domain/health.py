@@ -219,7 +219,7 @@ def _xid(
 
     if boots >= REBOOTS_ENOUGH and entry.policy in (xids.RESET, xids.REBOOT):
         why = f"; {boots} reboots have not ended it"
-        way_out = "Inspect the hardware. Then lift it: gpuaas node lift-health NODE --gpu UUID."
+        way_out = "Inspect the hardware. Then lift it: {lift}."
         return finding("gpu_needs_repair", NEEDS_REPAIR, way_out, why)
     if entry.policy == xids.TENANT:
         hit = {one.allocation for one in open_ones if one.allocation}

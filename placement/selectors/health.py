@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.db.models import Count, QuerySet
 
+from gpuaas.kernel.hints import worded
 from placement.domain.health import HEALTHY, OCCUPIED
 from placement.domain.xids import POLICIES, xid_of
 from placement.models import DeviceHealth, GpuDevice, Node, Slot, XidEvent
@@ -44,7 +45,7 @@ def health_of(node: Node) -> list[Judged]:
             slot_index=slots.get(row.gpu_uuid),
             classification=row.classification,
             consequences=row.consequences,
-            findings=row.findings,
+            findings=[{**one, "unblock": worded(one.get("unblock", ""))} for one in row.findings],
             since=row.since,
             lifted_at=row.lifted_at,
             lift_reason=row.lift_reason,
