@@ -384,3 +384,14 @@ def test_a_blocked_cleanup_is_tried_again(acme: TenantWorld, host: Host, operato
 def test_an_operators_role_is_changed_by_another(operator: Person, second: Person) -> None:
     operator.types("operator role b@platform.test viewer --reason less")
     assert User.objects.get(email="b@platform.test").operator_role == "viewer"
+
+
+def test_what_hosts_need_is_previewed_set_and_burnt_in(host: Host, operator: Person) -> None:
+    needs = "--need slices:iommu --need slices:driver=2592000 --need baremetal:driver"
+    seen = operator.reads(f"readiness-terms preview h100x8 {needs}")["digest"]
+    operator.types(f"readiness-terms set h100x8 {needs} --seen {seen} --reason agreed")
+    assert operator.reads("readiness-terms list")
+    assert operator.reads("readiness-terms describe h100x8")
+    task = operator.reads("node burn-in h1 --duration 60 --reason new")
+    assert (task["kind"], task["state"]) == ("node.burn_in", "pending")
+    operator.types("fragmentation parts")
