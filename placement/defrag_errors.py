@@ -42,7 +42,7 @@ LEFT_OUT = {
         (
             "move_part",
             "It is a part of a GPU, and moving it would free no whole slot: the slot stays cut",
-            "Cut the slot as a whole again once nothing is on it: gpuaas node cut.",
+            "Cut the slot as a whole again once nothing is on it ({cut}).",
         ),
         (
             "move_lease",

@@ -89,6 +89,9 @@ STEPS: Final[Mapping[str, Step]] = {
         "gpuaas node promote NAME",
         "“Promote” on the node's page",
     ),
+    "cut": Step(
+        "POST /nodes/NAME/actions/cut", "gpuaas node cut NAME SLOT whole", "the node's page"
+    ),
     "evidence_give": Step(
         "POST /nodes/NAME/evidence",
         "gpuaas node evidence-give NAME --check burn_in --verdict pass",
