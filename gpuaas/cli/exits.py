@@ -28,7 +28,7 @@ MEANINGS: dict[Exit, str] = {
     Exit.AUTH: "not signed in, or not permitted",
     Exit.CONFLICT: "conflict, or a precondition did not hold (409, 412, 428)",
     Exit.DENIED: "denied by policy or quota, or it can never fit; the code is printed",
-    Exit.UNAVAILABLE: "no capacity now (sku_unavailable); the same call may work later",
+    Exit.UNAVAILABLE: "no capacity now, or none where it may be; the same call may work later",
     Exit.PENDING: "still pending when the --wait timeout ended",
     Exit.FAILED_STATE: "what was awaited ended in a failed state",
     Exit.TIMEOUT: "the server did not answer in time, after retries",
@@ -38,22 +38,39 @@ MEANINGS: dict[Exit, str] = {
 # Codes that decide by themselves; every other answer is judged by its HTTP status.
 _DENIED_CODES = frozenset(
     {
-        "burst_not_allowed",
+        "authority_incomplete",
+        "band_not_allowed",
+        "cohort_exhausted",
         "entitlement_missing",
         "envelope_exceeded",
+        "gpu_memory_exceeded",
+        "gpu_memory_unknown",
+        "isolation_not_offered",
+        "locality_conflict",
         "never_fits",
-        "policy_denied",
-        "priority_not_allowed",
+        "policy_broken",
+        "policy_forbids",
+        "pool_dedicated",
         "project_quota_exceeded",
-        "quota_exceeded",
+        "request_too_large",
+        "shape_not_allowed",
         "sharing_not_eligible",
         "sku_not_published",
+        "spend_cap_exceeded",
+        "storage_not_offered",
         "tenant_not_active",
+        "tenant_not_admitting",
         "tenant_pending",
         "tenant_suspended",
+        "tier_not_allowed",
+        "too_many_allocations",
+        "too_many_waiting",
+        "zone_not_allowed",
     }
 )
-_UNAVAILABLE_CODES = frozenset({"sku_unavailable", "forbidden_by_topology"})
+_UNAVAILABLE_CODES = frozenset(
+    {"sku_unavailable", "forbidden_by_locality", "forbidden_by_topology"}
+)
 
 _BY_STATUS = {
     400: Exit.USAGE,

@@ -1,16 +1,26 @@
 """Does each outcome end the process with the code that scripts rely on?"""
 
 import socket
+from collections.abc import Iterator
 
 import pytest
 
+from gpuaas.cli import exits
 from gpuaas.cli.client import Client
 from gpuaas.cli.exits import Exit, exit_for_problem
 from gpuaas.cli.problems import TransportError
+from gpuaas.kernel.errors import ProductError, catalogue
 from tests.cli.conftest import Run
 from tests.cli.fake_server import TOKEN, FakeServer, Reply, listing, problem
 
 ALLOCATION = "0190b6f0-0000-7000-8000-000000000001"
+
+
+def product_errors(base: type[ProductError] = ProductError) -> Iterator[type[ProductError]]:
+    """Every class of error that the product has."""
+    for kind in base.__subclasses__():
+        yield kind
+        yield from product_errors(kind)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +32,9 @@ ALLOCATION = "0190b6f0-0000-7000-8000-000000000001"
         (403, "envelope_exceeded", 6),
         (403, "entitlement_missing", 6),
         (403, "tenant_suspended", 6),
+        (403, "policy_forbids", 6),
+        (403, "authority_incomplete", 6),
+        (409, "forbidden_by_locality", 7),
         (404, "not_found", 3),
         (409, "sku_unavailable", 7),
         (409, "operation_in_progress", 5),
@@ -39,6 +52,32 @@ def test_each_refusal_has_its_exit_code(
     assert result.exit_code == expected
     assert result.stdout == ""
     assert f"error: {code}: why not" in result.stderr
+
+
+def test_each_code_that_is_no_matter_of_who_asks_is_told_apart_from_those_that_are() -> None:
+    about_who_asks = {
+        "approval_refused",
+        "break_glass_read_only",
+        "csrf_refused",
+        "insufficient_scope",
+        "join_token_invalid",
+        "permission_denied",
+        "person_needed",
+        "role_above_own",
+        "second_factor_needed",
+        "second_factor_setup_needed",
+        "second_factor_wrong",
+        "second_person_needed",
+        "tenant_required",
+    }
+    forbidden = {kind.code for kind in product_errors() if kind.status == 403}
+    as_auth = {code for code in forbidden if exit_for_problem(403, code) is Exit.AUTH}
+    assert as_auth == about_who_asks
+
+
+def test_the_exit_codes_name_only_reasons_that_there_are() -> None:
+    named = exits._DENIED_CODES | exits._UNAVAILABLE_CODES
+    assert sorted(named - set(catalogue())) == []
 
 
 def test_codes_are_judged_in_either_spelling() -> None:
