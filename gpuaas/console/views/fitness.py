@@ -30,7 +30,8 @@ class ActOnFitness(OneNode):
             service.node_demote(node_id=node.pk, capability=shape, reason=reason, actor=self.actor)
         elif action == "burn-in-run":
             hours = request.POST.get("hours", "")
-            if not hours.isdecimal() or len(hours) > 3:
+            digits = hours.isascii() and hours.isdecimal() and len(hours) <= 2
+            if not digits or not 1 <= int(hours) <= 48:
                 raise errors.InvalidRequest(
                     errors=(errors.FieldError("/hours", "out_of_range", "whole hours, 1 to 48"),)
                 )
