@@ -18,7 +18,7 @@ from gpuaas.kernel import outbox
 from gpuaas.kernel.errors import ProductError
 from placement.models import Allocation, Claim
 from placement.services.endings import deletions_sweep
-from tenants.models import Envelope, QuotaCounter, QuotaIncrease, Tenant
+from tenants.models import CohortCounter, Envelope, QuotaCounter, QuotaIncrease, Tenant
 from tenants.services import cohorts, deletion, envelopes, increases, tenancy
 from tests.builders import CLASS, OPERATOR, TenantWorld, a_catalogue, a_host, a_tenant
 from tests.tenants.worlds import findings
@@ -187,8 +187,46 @@ def test_members_of_a_cohort_never_hold_more_than_they_bring_together() -> None:
 
     codes = race(*(take(world) for world in worlds), wander)
     assert set(codes) <= {"", "envelope_exceeded", "cohort_exhausted", "sku_unavailable"}
-    assert sum(live_claims(world) for world in worlds) <= 8
+    # Who borrowed, left and came back holds beyond what it brings; that is told, and nothing else.
+    root = CohortCounter.objects.get(cohort__name="all", resource_class__name=CLASS)
+    assert root.grandfathered_milli <= 4000
+    assert sum(live_claims(world) for world in worlds) * 1000 <= 8000 + root.grandfathered_milli
     assert findings() == []
+
+
+def test_who_borrowed_leaves_and_returns_is_told_to_hold_beyond_what_the_cohort_has() -> None:
+    a_catalogue()
+    for n in range(2):
+        a_host(f"host-{n}")
+    cohorts.cohort_create(name="all", actor=OPERATOR)
+    worlds = [a_tenant(f"t-{n}", envelope_slots=4) for n in range(3)]
+
+    def move(world: TenantWorld, cohort: str | None) -> None:
+        cohorts.tenant_cohort_set(
+            tenant_id=world.tenant.pk, cohort=cohort, reason="test", actor=OPERATOR
+        )
+
+    for world in worlds:
+        envelopes.envelope_set(
+            tenant_id=world.tenant.pk,
+            resource_class=CLASS,
+            nominal_milli=2000,
+            borrow_milli=4000,
+            reason="test",
+            actor=OPERATOR,
+        )
+        move(world, "all")
+    for _ in range(3):
+        worlds[0].order(slots=1)
+    move(worlds[0], None)
+    for world in (worlds[1], worlds[1], worlds[1], worlds[2]):
+        world.order(slots=1)
+    move(worlds[0], "all")
+    root = CohortCounter.objects.get(cohort__name="all", resource_class__name=CLASS)
+    assert (root.quota_milli, root.used_milli, root.grandfathered_milli) == (6000, 7000, 1000)
+    assert findings() == []
+    with pytest.raises(ProductError):
+        worlds[2].order(slots=1)
 
 
 def test_a_project_is_deleted_or_used_and_never_both() -> None:
