@@ -97,6 +97,11 @@ STEPS: Final[Mapping[str, Step]] = {
         "gpuaas node evidence-give NAME --check burn_in --verdict pass",
         "“Hand in a burn-in” on the node's page",
     ),
+    "burn_in": Step(
+        "POST /nodes/NAME/actions/burn-in",
+        "gpuaas node burn-in NAME",
+        "“Burn it in” on the node's page",
+    ),
     "lift": Step(
         "POST /nodes/NAME/actions/lift-health",
         "gpuaas node lift-health NAME --gpu UUID",

@@ -27,7 +27,8 @@ from gpuaas.kernel.workflow import Backoff
 
 log = logging.getLogger(__name__)
 
-REST: Final = Backoff(first_s=30.0, factor=2.0, most_s=3600.0)
+REST: Final = Backoff(first_s=30.0, factor=2.0, most_s=300.0)
+"""Short, since what a sweep watches (a silent host, a lease that is over) is not safe meanwhile."""
 LAPSED: Final = timedelta(hours=1)
 """What was due again and not tried for so long is no longer asked for: it is well, or gone."""
 TOLD_AFTER: Final = 3

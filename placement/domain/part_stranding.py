@@ -35,7 +35,7 @@ PART_CAUSES: Final = (
 """Why idle milli of a cut GPU are of no use to a part, in the order in which they are asked."""
 PART_HELPS: Final = {
     **HELPS,
-    CUT_OTHERWISE: "Cut these slots for this kind once nothing is on them: gpuaas node cut.",
+    CUT_OTHERWISE: "Cut these slots for this kind once nothing is on them: {cut}.",
     NO_PROFILE: "Sell a profile that this board has, or cut slots of another board.",
     MEMORY_OF_GPU: "Sell a share with less memory, or cut slots of a larger GPU.",
     OTHERS_SHARES: "Only the tenant that is there already may use it; it ends with its shares.",

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from gpuaas.kernel import clock
+from gpuaas.kernel.hints import worded
 from placement.domain.readiness import (
     CAPABILITIES,
     CHECKS,
@@ -25,7 +26,7 @@ WAYS_OUT: Final = {
     "fabric": "Start Fabric Manager, then discover again; or hand in what is known of it.",
     "numa": "Let the firmware tell the NUMA node of each GPU, then discover again.",
     "runtime": "Mend what the host's report names; its next report says that it is there.",
-    "burn_in": "Burn it in (gpuaas node burn-in NAME), or hand in a result of your own.",
+    "burn_in": "Burn it in ({burn_in}), or hand in a result of your own.",
     "firmware": "Bring the firmware to the family's baseline, discover again, or hand it in.",
 }
 
@@ -114,7 +115,7 @@ def evidence_list(node: Node) -> list[Shown]:
                 since=item.observed_at,
                 expires_at=end if item.verdict == PASS else None,
                 needed_for=tuple(capability for capability, _ in wanted),
-                unblock=WAYS_OUT[item.check] if over or item.verdict != PASS else "",
+                unblock=worded(WAYS_OUT[item.check]) if over or item.verdict != PASS else "",
                 given_by=row.given_by,
             )
         )
@@ -130,7 +131,7 @@ def evidence_list(node: Node) -> list[Shown]:
             since=None,
             expires_at=None,
             needed_for=tuple(capability for capability, _ in needs[check]),
-            unblock=WAYS_OUT[check],
+            unblock=worded(WAYS_OUT[check]),
             given_by=None,
         )
         for check in CHECKS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -226,7 +227,7 @@ def defrag_plan(
         host=known[plan.host].name if plan else "",
         steps=[_step(move, by_key[move.key], known) for move in plan.moves] if plan else [],
         pictures=_pictures(plan, known) if plan else [],
-        digest=plan.digest if plan else "",
+        digest=_digest(plan, request) if plan else "",
         fits_already=plan is not None and not plan.moves,
         decided=none is None or (none.decided and search.whole),
         least=none.least if none else None,
@@ -286,6 +287,13 @@ def _pictures(plan: MovePlan, known: dict[int, Standing]) -> list[Picture]:
     for move in plan.moves:
         nums |= dict.fromkeys([move.source, move.target])
     return [_picture(known[num], plan) for num in nums]
+
+
+def _digest(plan: MovePlan, request: UUID | None) -> str:
+    """Of the moves, and of whom they are for: a confirmation is for both."""
+    if request is None:
+        return plan.digest
+    return hashlib.sha256(f"{plan.digest} {request}".encode()).hexdigest()
 
 
 def _picture(host: Standing, plan: MovePlan) -> Picture:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from admission.models import AdmissionRequest
 from admission.states import RequestState
 from gpuaas.kernel.errors import NotFound
+from gpuaas.kernel.hints import worded
 from placement.domain.part_stranding import PART_HELPS, PartStranding, part_stranding
 from placement.domain.stranding import HELPS, Stranding, stranding
 from placement.services.engine import kept_nodes
@@ -57,7 +58,7 @@ class PartAccount:
     def helps(self) -> list[tuple[str, int, str]]:
         """(cause, thousandths of a GPU, what would help), the largest first."""
         causes = sorted(self.found.causes.items(), key=lambda one: (-one[1], one[0]))
-        return [(cause, milli, PART_HELPS[cause]) for cause, milli in causes]
+        return [(cause, milli, worded(PART_HELPS[cause])) for cause, milli in causes]
 
 
 def part_fragmentation_list(sku: str = "") -> list[PartAccount]:

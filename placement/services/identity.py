@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuaas.kernel import clock, errors
 from gpuaas.kernel.actor import Actor, system
+from gpuaas.kernel.hints import worded
 from gpuaas.kernel.transitions import advance
 from placement.domain.identity import (
     BLOCK,
@@ -173,8 +174,8 @@ def acceptable(node: Node, slot_index: int) -> tuple[Slot, list[IdentityDifferen
         raise errors.NotFound
     if slot.block_owner == HEALTH.as_json():
         raise DifferenceNotAcceptable(
-            f"Slot {slot_index} is kept from new work for its GPU's health, not for a difference: "
-            f"gpuaas node lift-health {node.name} --gpu {slot.gpu_uuid}.",
+            f"Slot {slot_index} is kept from new work for the health of its GPU {slot.gpu_uuid}, "
+            f"not for a difference: {worded('{lift}')}.",
             codes=["health"],
         )
     live = Claim.objects.filter(

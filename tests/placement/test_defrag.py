@@ -11,6 +11,7 @@ from admission.models import AdmissionRequest, Workload
 from gpuaas.kernel import clock, outbox, workflow
 from gpuaas.kernel.errors import InvalidRequest, ProductError
 from gpuaas.kernel.models import Event, WorkflowRun
+from placement.defrag_errors import DefragPlanStale
 from placement.models import Allocation, Defragmentation, Node, Pool
 from placement.services.allocations import allocation_release, request_withdraw
 from placement.services.defrag import (
@@ -436,6 +437,15 @@ def test_room_that_is_made_for_one_request_goes_to_it_and_not_to_the_head_of_the
     allowed()
     plan = defrag_plan(sku="h100.slice", request=place.second.pk)
     assert (plan.slots, len(plan.steps)) == (8, 1)
+    with pytest.raises(DefragPlanStale):  # what was looked at was room for somebody else
+        defrag_run(
+            sku="h100.slice",
+            seen=plan.digest,
+            request=place.first.pk,
+            slots=8,
+            reason="they waited",
+            actor=OPERATOR,
+        )
     run = defrag_run(
         sku="h100.slice",
         seen=plan.digest,
