@@ -19,6 +19,11 @@ NODE_HELD = reason(
     "Work is being moved away from the node to make room there",
     "Wait until the defragmentation has ended, or stop it.",
 )
+BURN_IN_RUNS = reason(
+    "burn_in_runs",
+    "The node's GPUs are being burnt in",
+    "Wait until the burn-in has ended; the host says when its load is over.",
+)
 CAPABILITY_EVIDENCE = reason(
     "capability_evidence",
     "The node is not promoted for this shape, or its evidence does not hold now",

@@ -40,6 +40,8 @@ def observation(
     """
     holders, unclean = _holders(seen, report)
     conditions = [*_prerequisites(seen, config), *_strays(seen, report), *sight.conditions]
+    if seen.burning:
+        conditions.append(Condition("burn_in_runs", "the GPUs are under a burn-in's load"))
     conditions += [
         Condition("disk_full", f"{place} has less than {_LEAST_FREE >> 20} MiB left")
         for place, left in free.items()

@@ -239,7 +239,7 @@ class ObservedDevices(Message):
 class Condition(Message):
     """Something about the node that people or placement must know.
 
-    Codes in use: prerequisite_missing, residue_found, unknown_vm, device_missing.
+    Codes in use: prerequisite_missing, residue_found, unknown_vm, device_missing, burn_in_runs.
     """
 
     code: Code

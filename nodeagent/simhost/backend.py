@@ -95,6 +95,7 @@ class SimBackend:
             self.menu.read().missing_prerequisites,
             self._cleaning,
             self.config.intended_use,
+            self.store.state.loaded(self._clock.now()),
         )
 
     async def discover(self, progress: Progress) -> TopologyReport:
@@ -202,7 +203,7 @@ class SimBackend:
                     "allocation_differs", "it exists here with other slots", retryable=False
                 )
             return
-        if set(state.burning) & {slot.gpu_uuid for slot in slots}:
+        if set(state.loaded(self._clock.now())) & {slot.gpu_uuid for slot in slots}:
             raise BackendError("burn_in_runs", "a slot is being burnt in", retryable=True)
         if any(parts_clash(slot.part, state.parts_on(slot.slot_index)) for slot in slots):
             raise BackendError("device_in_use", "a slot has another machine", retryable=False)

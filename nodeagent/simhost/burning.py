@@ -1,7 +1,7 @@
 """How does a simulated host burn its GPUs in, and how does that go wrong when told to?
 
-What is under load stands on the host's disk, as a real load goes on when its agent dies. A new
-burn-in ends what an earlier one left; no machine is made on what is under load.
+What is under load stands on the host's disk, as a real load goes on until its limit when its agent
+dies. Meanwhile a new burn-in is told that the host is busy, and no machine is made.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def burn_in(
     host: Worker, params: BurnInParams, clock: Clock, progress: Progress
 ) -> BurnInResult:
     """Put the GPUs under load; the seconds of the load are simulated. Raises BackendError."""
-    _begin(host, params)
+    _begin(host, params, clock)
     try:
         await _load(host, params, clock, progress)
     except (BackendError, LeaseLost, TaskCancelled):
@@ -58,9 +58,11 @@ async def _load(host: Worker, params: BurnInParams, clock: Clock, progress: Prog
     await host.work(TaskKind.BURN_IN, "cooling", 90, progress)
 
 
-def _begin(host: Worker, params: BurnInParams) -> None:
+def _begin(host: Worker, params: BurnInParams, clock: Clock) -> None:
     host.store.refresh()
     state = host.store.state
+    if state.loaded(clock.now()):
+        raise BackendError("hook_busy", "another burn-in is under way", retryable=True)
     taken = {device for vm in state.vms.values() for device in vm.devices}
     if taken & set(params.gpus):
         raise BackendError("device_in_use", "a machine has one of the GPUs", retryable=False)
@@ -71,7 +73,7 @@ def _begin(host: Worker, params: BurnInParams) -> None:
             f"data of an earlier tenant is still on {', '.join(left)}",
             retryable=False,
         )
-    state.burning = list(params.gpus)
+    state.burning, state.burning_until = list(params.gpus), clock.now() + params.limit_s
     host.store.save()
 
 

@@ -29,8 +29,10 @@ def observe_host(
     missing: Collection[str],
     cleaning: Collection[str],
     intended_use: str | None,
+    loaded: Collection[str] = (),
 ) -> Observation:
     """Look at the host's disk. cleaning: allocations whose cleanup is under way.
+    loaded: the GPUs that a burn-in has under load.
 
     Data without its tenant is a condition, unless its cleanup is still at work on it.
     """
@@ -39,6 +41,8 @@ def observe_host(
         Condition("prerequisite_missing", f"slices need {what}, which is not there")
         for what in sorted(missing)
     ]
+    if loaded:
+        conditions.append(Condition("burn_in_runs", "the GPUs are under a burn-in's load"))
     conditions += _unknown_vms(state, report)
     conditions += _residue(state, report, cleaning)
     return Observation(

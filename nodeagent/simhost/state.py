@@ -45,8 +45,8 @@ class SimHostState:
     """The durable part of a host. canaries: by device id, who left a mark there.
 
     parts: the parts of GPUs that exist, by device id, as their tasks described them. burning: the
-    GPUs that a burn-in has under load; it outlives the agent's process, but no reboot. burned: how
-    many burn-ins have come to their end.
+    GPUs that a burn-in has under load; it outlives the agent's process, but no reboot, and ends at
+    burning_until (Unix seconds) by itself. burned: how many burn-ins have come to their end.
     """
 
     name: str
@@ -56,7 +56,14 @@ class SimHostState:
     canaries: dict[str, str] = field(default_factory=dict)
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
     burning: list[str] = field(default_factory=list)
+    burning_until: float = 0.0
     burned: int = 0
+
+    def loaded(self, now: float) -> list[str]:
+        """The GPUs that are under load at this time."""
+        if self.burning and now >= self.burning_until:
+            self.burning = []
+        return self.burning
 
     def parts_on(self, slot_index: int, *, but: str | None = None) -> list[GpuPart | None]:
         """What machines have of a slot, but for one allocation's: None where one has all of it."""

@@ -43,7 +43,9 @@ SELECT n.name, n.schedulable, n.state, n.health, n.conditions, n.free_count,
                 WHERE m.host_id = n.id AND m.ended_at IS NULL),
        n.takes, n.intended,
        ARRAY(SELECT k.capability FROM placement_nodecapability k
-              WHERE k.node_id = n.id AND k.state = 'promoted')
+              WHERE k.node_id = n.id AND k.state = 'promoted'),
+       EXISTS (SELECT FROM placement_nodetask t WHERE t.node_id = n.id
+                AND t.kind = 'node.burn_in' AND t.state IN ('pending', 'leased'))
   FROM placement_node n ORDER BY n.name
 """
 
@@ -60,7 +62,7 @@ def capacity() -> list[Finding]:
         cursor.execute(_SCHEDULABLE)
         rows = cursor.fetchall()
     for name, says, state, health, conditions, free, approved, draining, *fit in rows:
-        held, shown, intended, promoted = fit
+        held, shown, intended, promoted, burning = fit
         takes = takes_of(intended, promoted)
         kept = json.loads(conditions) if isinstance(conditions, str) else conditions
         facts = NodeFacts(
@@ -75,6 +77,7 @@ def capacity() -> list[Finding]:
             cleanup_blocked=0,
             takes=takes,
             held=held,
+            burning=burning,
         )
         if shown != takes:
             found.append(

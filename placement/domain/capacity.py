@@ -37,6 +37,8 @@ class NodeFacts:
     held: bool = False
     """Whether room is being made there for somebody: nothing new comes until that is done."""
     takes: str = "any"
+    burning: bool = False
+    """Whether a burn-in of the host is open, whoever has ended its drain."""
 
 
 def schedulable(facts: NodeFacts) -> bool:
@@ -45,6 +47,7 @@ def schedulable(facts: NodeFacts) -> bool:
         facts.state == "ready"
         and not facts.draining
         and not facts.held
+        and not facts.burning
         and facts.health == "ok"
         and not facts.blocking_conditions
         and facts.approved > 0
@@ -52,6 +55,8 @@ def schedulable(facts: NodeFacts) -> bool:
     )
 
 
+BURN_IN_RUNS = "burn_in_runs"
+"""What keeps new work away while a host's GPUs are under load: its open task, or its own word."""
 RESIDUE = "residue_found"
 """The one condition that is about cleanup: an earlier tenant's traces are still there."""
 
@@ -69,7 +74,7 @@ def posture(facts: NodeFacts) -> str:
         return "cleanup_blocked"
     if facts.health != "ok" or facts.takes == "none":
         return "unavailable"
-    if facts.draining:
+    if facts.draining or facts.burning:
         return "draining"
     if facts.whole_claimed:
         return "exclusive_baremetal"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from placement.domain.capacity import BURN_IN_RUNS
 from placement.domain.terms import Alone, Own, Terms, Version
 
 
@@ -56,6 +57,10 @@ def _unheld(g: Group, a: Asked) -> bool:
     return g.schedulable or g.state != HELD
 
 
+def _unburnt(g: Group, a: Asked) -> bool:
+    return g.schedulable or g.state != BURNING
+
+
 def _ready(g: Group, a: Asked) -> bool:
     return g.schedulable or g.state == "ready"
 
@@ -91,6 +96,7 @@ def _own(g: Group, a: Asked) -> bool:
 
 CONSTRAINTS: tuple[tuple[str, Callable[[Group, Asked], bool]], ...] = (
     ("node_held", _unheld),
+    (BURN_IN_RUNS, _unburnt),
     ("node_in_service", _serviced),
     ("node_not_ready", _ready),
     ("node_draining", _drained),
@@ -123,6 +129,8 @@ OTHER_FAMILY, OTHER_POOL, DEDICATED = "other_family", "other_pool", "pool_dedica
 """Hosts that are not among those asked: of another family, of another pool, or for others."""
 HELD = "held"
 """The state of a host on which room is being made for somebody."""
+BURNING = "burning"
+"""The state of a host whose GPUs are under load for a burn-in."""
 LASTING = ("intended_use", "size_of_node", "driver_version", "runtime_version")
 """Constraints that no release of anybody's claims will ever meet."""
 
@@ -175,7 +183,7 @@ def refused(groups: Iterable[Group], asked: Asked, *, rest: str = "") -> Refused
             fits = max(fits or 0, group.fits_s)
         if group.schedulable and group.near:
             largest = max(largest, group.free_count)
-        standing = group.schedulable or group.state in ("ready", HELD)
+        standing = group.schedulable or group.state in ("ready", HELD, BURNING)
         lasting = all(holds(group, asked) for c, holds in CONSTRAINTS if c in LASTING)
         ever = ever or (standing and lasting and group.near)
     removed = {code: counts[code] for code in (*order, isolation) if code in counts}

@@ -35,7 +35,9 @@ SELECT n.id, n.state, n.health, n.conditions,
                 WHERE m.host_id = n.id AND m.ended_at IS NULL),
        n.intended,
        ARRAY(SELECT k.capability FROM placement_nodecapability k
-              WHERE k.node_id = n.id AND k.state = 'promoted')
+              WHERE k.node_id = n.id AND k.state = 'promoted'),
+       EXISTS (SELECT FROM placement_nodetask t WHERE t.node_id = n.id
+                AND t.kind = 'node.burn_in' AND t.state IN ('pending', 'leased'))
   FROM placement_node n
   LEFT JOIN LATERAL (
        SELECT count(*) AS approved FROM placement_slot s
@@ -88,6 +90,7 @@ def facts_of(node_ids: Iterable[UUID]) -> dict[UUID, NodeFacts]:
             residue=row[10],
             held=row[11],
             takes=takes_of(row[12], row[13]),
+            burning=row[14],
         )
         for row in rows
     }

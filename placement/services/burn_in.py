@@ -1,13 +1,14 @@
 """How is a host burnt in by its own agent, and what becomes of the result?
 
-The host is taken out of placement for as long as the task is open, by a drain of automation's own,
-so that nothing is placed on what is under load. A result in time is evidence; no result is none.
+The host is taken out of placement for as long as the task is open, whoever ends the drain that
+automation sets, and while the host says that its load still runs. A result in time is evidence; no
+result is none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from gpuaas.kernel import clock, errors, events, ids, sweeping
 from gpuaas.kernel.actor import Actor, system
 from placement.domain.readiness import FAIL, PASS, Item
 from placement.errors import NodeStateRefused
-from placement.models import Claim, Node, NodeDrain, NodeTask, Slot
+from placement.models import Claim, NodeDrain, NodeTask, Slot
 from placement.node_tasks import MOST_BURN_IN_S, BurnInResult, TaskKind
 from placement.services.agents import node_actor
 from placement.services.capabilities import capabilities_judge, evidence_keep
@@ -31,6 +32,9 @@ VALID_S: Final = 180 * 86_400
 TAKEN_WITHIN_S: Final = 900
 """A host that does not take the task within this many seconds is not burnt in by it."""
 MOST_ATTEMPTS: Final = 3
+BUSY_LEAST_S: Final = 5
+BUSY_MOST_S: Final = 60
+"""Between these many seconds, doubling, a host that is busy with an earlier load is asked again."""
 OPEN: Final = (TaskState.PENDING, TaskState.LEASED)
 _NOT_YET: Final = (NodeState.ENROLLING, NodeState.INSPECTING, NodeState.RETIRED)
 
@@ -74,7 +78,6 @@ def burn_in_order(*, node_id: UUID, duration_s: int, reason: str, actor: Actor) 
             f"{node.name} has no GPU whose UUID is known: discover it first.", state=node.state
         )
     limit = limit_s(duration_s)
-    node_drain(node_id=node.pk, reason=f"burn-in: {why}"[:500], actor=BURN_IN)
     task = NodeTask.objects.create(
         id=ids.new_id(),
         node=node,
@@ -83,6 +86,8 @@ def burn_in_order(*, node_id: UUID, duration_s: int, reason: str, actor: Actor) 
         max_attempts=MOST_ATTEMPTS,
         deadline_at=clock.db_now() + timedelta(seconds=TAKEN_WITHIN_S + limit),
     )
+    node_drain(node_id=node.pk, reason=f"burn-in: {why}"[:500], actor=BURN_IN)
+    refold(locked(node.pk))
     events.record(
         kind="placement.node.burn_in",
         subject=node,
@@ -113,6 +118,19 @@ def burn_in_failed(task: NodeTask, code: str, detail: str) -> None:
         _keep(task, FAIL, detail, {"task": str(task.pk), "code": code})
 
 
+def burn_in_waits(task: NodeTask, code: str, now: datetime) -> int | None:
+    """Seconds until a burn-in whose host is still busy with another load is asked for again.
+
+    It uses up no attempt and ends with the task's deadline; None where it does not wait. Each
+    answer so far has taken an epoch and given its attempt back: that is how they are counted.
+    """
+    if task.kind != TaskKind.BURN_IN or code != "hook_busy":
+        return None
+    waits: int = min(BUSY_MOST_S, BUSY_LEAST_S << min(task.lease_epoch - task.attempt, 8))
+    open_still = task.deadline_at is not None and now + timedelta(seconds=waits) < task.deadline_at
+    return waits if open_still else None
+
+
 def _keep(task: NodeTask, verdict: str, reason: str, facts: dict[str, object]) -> None:
     node, now = locked(task.node_id), clock.db_now()
     ends = now + timedelta(seconds=VALID_S) if verdict == PASS else None
@@ -124,14 +142,20 @@ def _keep(task: NodeTask, verdict: str, reason: str, facts: dict[str, object]) -
 
 @transaction.atomic
 def burn_in_over(node_id: UUID) -> bool:
-    """Lift the drain of a host that no burn-in is open for any more; whether there was one."""
-    node = Node.objects.get(pk=node_id)
+    """Lift the drain of a host that no burn-in is open for any more; whether there was one.
+
+    Where somebody else has taken the drain over, or ended it, the open task alone has kept the
+    host closed: it is folded anew all the same. The node is locked before it is asked whether a
+    task is open, since another may be ordered meanwhile.
+    """
+    node = locked(node_id)
     if NodeTask.objects.filter(node=node, kind=TaskKind.BURN_IN, state__in=OPEN).exists():
         return False
     ours = NodeDrain.objects.filter(
         node=node, slot_index=None, ended_at__isnull=True, owner=BURN_IN.as_json()
     )
     if not ours.exists():
+        refold(node)
         return False
     node_undrain(node_id=node_id, reason="the burn-in is over", actor=BURN_IN)
     return True

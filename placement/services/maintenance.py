@@ -22,6 +22,7 @@ from gpuaas.kernel import clock, errors, events, ids, sweeping
 from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.errors import FieldError, InvalidRequest
 from gpuaas.kernel.transitions import advance
+from placement.domain.capacity import BURN_IN_RUNS
 from placement.domain.maintenance import wrong_times
 from placement.errors import WindowOverlaps
 from placement.models import MaintenanceWindow, Node, NodeDrain, Pool
@@ -281,6 +282,8 @@ def _why_kept(row: MaintenanceWindow, node: Node) -> list[str]:
         found.insert(0, facts.state)
     if facts.health != "ok" and not facts.blocking_conditions:
         found.append(f"health_{facts.health}")
+    if facts.burning and BURN_IN_RUNS not in found:
+        found.append(BURN_IN_RUNS)
     return found
 
 

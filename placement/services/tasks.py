@@ -44,7 +44,7 @@ from placement.node_tasks import (
     sealed,
 )
 from placement.services.agents import node_actor
-from placement.services.burn_in import burn_in_failed, burn_in_over, burn_in_taken
+from placement.services.burn_in import burn_in_failed, burn_in_over, burn_in_taken, burn_in_waits
 from placement.services.nodes import locked, refold
 from placement.services.slots import slots_take
 from placement.states import LIVE, AllocationState, NodeState, TaskState
@@ -101,6 +101,8 @@ def _give_up(task: NodeTask, detail: str) -> None:
     )
     if task.run_id is not None:
         workflow.signal(task.run_id)
+    if task.kind == TaskKind.BURN_IN:
+        burn_in_over(task.node_id)
 
 
 def _due(node: Node, limit: int) -> list[NodeTask]:
@@ -165,7 +167,10 @@ def _lease(node: Node, message: LeaseRequest, now: datetime) -> LeaseAnswer:
     actor = node_actor(node)
     if message.boot_id != node.boot_id:
         node = _new_boot(locked(node.pk), message.boot_id, actor)
-    for task in NodeTask.objects.filter(node=node, state=TaskState.LEASED, lease_until__lt=now):
+    lost = list(NodeTask.objects.filter(node=node, state=TaskState.LEASED, lease_until__lt=now))
+    if any(task.kind == TaskKind.BURN_IN for task in lost):
+        locked(node.pk)  # before its tasks: the end of a burn-in opens it
+    for task in lost:
         _lose(task, "no heartbeat came in time")
     until = now + timedelta(seconds=LEASE_S)
     given = []
@@ -316,7 +321,10 @@ def _fail(node: Node, task_id: UUID, message: FailRequest) -> LeaseLost | None:
         return _late(task, message.lease_epoch, message.boot_id, "fail", message.to_json())
     actor = node_actor(node)
     error = {"code": message.code, "detail": message.detail}
-    if message.retryable and task.attempt < task.max_attempts:
+    now = clock.db_now()
+    waits = burn_in_waits(task, message.code, now)
+    if waits is not None or (message.retryable and task.attempt < task.max_attempts):
+        again_s = RETRY_S * (task.attempt - 1) if waits is None else waits
         advance(
             task,
             "lose",
@@ -325,7 +333,8 @@ def _fail(node: Node, task_id: UUID, message: FailRequest) -> LeaseLost | None:
             changes={
                 "error": error,
                 "lease_until": None,
-                "due_at": clock.db_now() + timedelta(seconds=RETRY_S * (task.attempt - 1)),
+                "attempt": task.attempt if waits is None else task.attempt - 1,
+                "due_at": now + timedelta(seconds=again_s),
                 "step": "",
                 "percent": None,
             },
@@ -465,6 +474,9 @@ def _overdue_tasks(resting: Collection[UUID]) -> list[UUID]:
 
 
 def _take_back(task_id: UUID) -> bool:
+    burnt = NodeTask.objects.filter(pk=task_id, kind=TaskKind.BURN_IN).first()
+    if burnt is not None:
+        locked(burnt.node_id)  # before its task: the end of a burn-in opens it
     task = (
         NodeTask.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
         .filter(_overdue(), pk=task_id)

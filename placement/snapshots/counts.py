@@ -26,7 +26,13 @@ SELECT count(*)::int, n.state, n.draining, n.health, n.schedulable, n.intended, 
   FROM (SELECT CASE WHEN NOT n.schedulable AND EXISTS (
                          SELECT FROM placement_defragmentation m
                           WHERE m.host_id = n.id AND m.ended_at IS NULL)
-                    THEN 'held' ELSE n.state END AS state,
+                    THEN 'held'
+                    WHEN NOT n.schedulable AND n.state = 'ready' AND (
+                         n.conditions @> '[{"code": "burn_in_runs"}]' OR EXISTS (
+                         SELECT FROM placement_nodetask t
+                          WHERE t.node_id = n.id AND t.kind = 'node.burn_in'
+                            AND t.state IN ('pending', 'leased')))
+                    THEN 'burning' ELSE n.state END AS state,
                n.health, n.schedulable, n.intended, n.takes, n.driver, n.runtime, n.slot_count,
                n.free_count, NOT """
     + OPEN_THEN

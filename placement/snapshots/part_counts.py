@@ -17,7 +17,13 @@ from placement.snapshots.places import LIVE, Target
 _CENSUS: Final = (
     """
 SELECT count(*)::int, q.*
-  FROM (SELECT n.state, NOT n.schedulable AND EXISTS (
+  FROM (SELECT CASE WHEN NOT n.schedulable AND n.state = 'ready' AND (
+                         n.conditions @> '[{"code": "burn_in_runs"}]' OR EXISTS (
+                         SELECT FROM placement_nodetask t
+                          WHERE t.node_id = n.id AND t.kind = 'node.burn_in'
+                            AND t.state IN ('pending', 'leased')))
+                    THEN 'burning' ELSE n.state END AS state,
+               NOT n.schedulable AND EXISTS (
                     SELECT FROM placement_nodedrain d
                      WHERE d.node_id = n.id AND d.slot_index IS NULL AND d.ended_at IS NULL
                ) AS draining,

@@ -65,8 +65,8 @@ def test_a_burn_in_that_is_cancelled_takes_its_load_away(bench: Bench) -> None:
     assert bench.backend.store.state.burning == []
 
 
-def test_a_load_outlives_the_agent_and_ends_with_the_next_burn_in(bench: Bench) -> None:
-    """The process dies in the middle: its load goes on, and no machine is made on it meanwhile."""
+def test_a_load_outlives_the_agent_and_ends_at_its_limit(bench: Bench) -> None:
+    """The process dies in the middle: its load goes on, and nothing else begins meanwhile."""
     bench.backend.menu.set("burn_in", "hang")
 
     async def dies(agent: SimAgent) -> None:
@@ -84,7 +84,15 @@ def test_a_load_outlives_the_agent_and_ends_with_the_next_burn_in(bench: Bench) 
     assert codes == {"task-1": ("interrupted", True), "task-2": ("burn_in_runs", True)}
     seen = bench.control.observed[-1].devices.gpus
     assert {gpu.clean for gpu in seen} == {None}
+    assert [one.code for one in bench.control.observed[-1].conditions] == ["burn_in_runs"]
     bench.control.add(BURN, asked(bench), epoch=2)
+    bench.rounds()
+    busy = bench.control.failed[-1][1]
+    assert (busy.code, busy.retryable) == ("hook_busy", True)
+    bench.clock.time += 3600
+    bench.rounds()
+    assert bench.control.observed[-1].conditions == ()
+    bench.control.add(BURN, asked(bench), epoch=3)
     bench.rounds()
     assert result(bench).verdict == "pass"
     bench.control.add(TaskKind.VM_PROVISION, bench.provision(0), task_id="task-2", epoch=2)
@@ -197,6 +205,8 @@ def test_a_real_hosts_hook_is_killed_at_the_limit_and_nothing_is_made_meanwhile(
     assert until(lambda: stage.answered("task-1"))
     codes = {task: fail.code for task, fail in stage.control.failed}
     assert codes == {"task-2": "burn_in_runs", "task-1": "interrupted"}
+    said = stage.control.observed[-1].conditions
+    assert ("burn_in_runs", None) in {(one.code, one.device) for one in said}
     # The agent's death ends no load: its limit does.
     assert until(lambda: not lives(loaded(stage)), 15)
     os.unlink(stage.folder / "hooks" / "hang")

@@ -138,6 +138,7 @@ class Verbs:
             strays=tuple(self._bounds.strays({vm_name(one.claim) for one in records})),
             works=self._runtime.works,
             runtime=self._runtime.detail,
+            burning=self._burning.runs(),
         )
 
     def _seen(self, tenancy: Tenancy) -> SeenTenancy:

@@ -90,12 +90,16 @@ class SeenStray(Message):
 
 @dataclass(frozen=True)
 class Inspection(Message):
-    """Everything that is on the host. runtime: what probing found; works: machines can run."""
+    """Everything that is on the host. runtime: what probing found; works: machines can run.
+
+    burning: a burn-in's load runs, whether the agent that asked for it lives or not.
+    """
 
     tenancies: Annotated[tuple[SeenTenancy, ...], Many(256)]
     strays: Annotated[tuple[SeenStray, ...], Many(256)]
     works: bool
     runtime: Annotated[str, Text(1000)]
+    burning: bool = False
 
 
 @dataclass(frozen=True)

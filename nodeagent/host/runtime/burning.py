@@ -33,6 +33,11 @@ class BurnIn:
         self._lock = threading.Lock()
         self._loaded: frozenset[str] = frozenset()
 
+    def runs(self) -> bool:
+        """Whether a load runs now."""
+        with self._lock:
+            return bool(self._loaded)
+
     def refuse_loaded(self, slots: tuple[SlotDevices, ...]) -> None:
         """Nothing is made on what is under load. Raises BackendError."""
         with self._lock:
