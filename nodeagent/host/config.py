@@ -221,9 +221,14 @@ def _image(name: str, raw: Mapping[str, Any]) -> Image:
 
 def _hooks(raw: Mapping[str, Any]) -> dict[str, Hook]:
     _only(raw, set(_HOOK_NAMES), "hooks")
-    hooks = {name: Hook(**_typed(_table(raw, name), Hook, f"hooks.{name}")) for name in raw}
-    for name, hook in hooks.items():
-        most = _MOST_BURN_IN_HOOK_S if name == "burn_in" else _MOST_HOOK_S
+    hooks = {}
+    for name in raw:
+        given, most = _table(raw, name), _MOST_HOOK_S
+        if name == "burn_in":
+            # Each burn-in has a limit of its own: a smaller one here has to be meant.
+            most = _MOST_BURN_IN_HOOK_S
+            given = {"timeout_s": most, **given}
+        hook = hooks[name] = Hook(**_typed(given, Hook, f"hooks.{name}"))
         if not 0 < hook.timeout_s <= most:
             raise ConfigError(f"hooks.{name}.timeout_s must be above 0 and at most {most}")
     return hooks

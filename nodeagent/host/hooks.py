@@ -26,6 +26,7 @@ EXIT_CODES: Mapping[int, tuple[str, bool]] = {
     11: ("hook_busy", True),
     12: (FailureCode.PREREQUISITE_MISSING.value, True),
 }
+LIMIT_REACHED = "limit_reached"
 _METHOD = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _TAP = re.compile(r"[a-z][a-z0-9_-]{0,14}")
 _HOST = re.compile(r"[A-Za-z0-9.:_-]{1,253}")
@@ -72,7 +73,8 @@ class Hooks:
     ) -> Answer:
         """Run a hook to its end, or to its limit; within_s shortens that.
 
-        Raises BackendError with a code that says what went wrong.
+        Raises BackendError with a code that says what went wrong: hook_timeout where the hook's
+        own limit was reached, limit_reached where it was within_s.
         """
         hook = self._hooks.get(name)
         if hook is None:
@@ -85,7 +87,10 @@ class Hooks:
             limit = hook.timeout_s if within_s is None else min(hook.timeout_s, within_s)
             ran = run([str(hook.path)], timeout_s=limit, given=given)
         except CommandError as error:
-            code = "hook_timeout" if error.code == "timed_out" else "hook_failed"
+            code = "hook_failed"
+            if error.code == "timed_out":
+                own = within_s is None or hook.timeout_s < within_s
+                code = "hook_timeout" if own else LIMIT_REACHED
             raise BackendError(code, f"{name}: {error.detail}", retryable=True) from error
         if ran.status != 0:
             code, retryable = EXIT_CODES.get(ran.status, ("hook_failed", True))

@@ -15,6 +15,7 @@ from gpuaas.kernel import clock, errors, events, sweeping, workflow
 from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.transitions import advance
 from placement.domain.proof import SIGNATURE, missing_steps
+from placement.domain.readiness import PASS
 from placement.errors import LeaseLost, WireRefused
 from placement.models import (
     Allocation,
@@ -305,6 +306,9 @@ def _burned_what_was_asked(task: NodeTask, result: BurnInResult) -> None:
     if {gpu.uuid for gpu in result.gpus} != set(task.params["gpus"]):
         text = "it must speak of every GPU that was asked for, and of no other"
         raise WireRefused(text, errors=(errors.FieldError("/result/gpus", "not_allowed", text),))
+    if result.verdict == PASS and result.ran_s < task.params["duration_s"]:
+        text = f"a pass takes the {task.params['duration_s']} seconds that were asked for"
+        raise WireRefused(text, errors=(errors.FieldError("/result/ran_s", "too_short", text),))
 
 
 def task_fail(*, node: Node, task_id: UUID, message: FailRequest) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from gpuaas.kernel import clock, errors
 from gpuaas.kernel.models import Event
+from nodeagent.protocol import CompleteRequest
 from nodeagent.simhost.agent import SimAgent
-from placement.errors import NodeStateRefused, SkuUnavailable
+from placement.errors import NodeStateRefused, SkuUnavailable, WireRefused
 from placement.models import (
     NodeCapability,
     NodeDrain,
@@ -21,7 +22,7 @@ from placement.services import nodes
 from placement.services.burn_in import VALID_S, burn_in_order, burn_in_sweep
 from placement.services.evidence import evidence_give, readiness_sweep
 from placement.services.readiness_terms import readiness_terms_set
-from placement.services.tasks import leases_sweep
+from placement.services.tasks import leases_sweep, task_complete
 from placement.states import TaskState
 from tests.builders import OPERATOR
 from tests.flows.test_fault_menu import SLICE, Stage, stage
@@ -194,3 +195,22 @@ def test_where_the_terms_ask_for_one_it_promotes_the_host_and_one_by_hand_does_t
         node_id=stage.node.pk, check="burn_in", verdict="pass", reason="by hand", actor=OPERATOR
     )
     assert shapes(stage)["slices"] == "promoted"
+
+
+def test_a_pass_before_the_time_is_over_is_no_result(stage: Stage) -> None:
+    task = order(stage)
+    epoch, boot = 1, stage.fresh().boot_id
+    NodeTask.objects.filter(pk=task.pk).update(
+        state=TaskState.LEASED, attempt=1, lease_epoch=epoch, boot_id=boot
+    )
+    gpus = [{"uuid": gpu, "ok": True, "detail": ""} for gpu in task.params["gpus"]]
+    result = {"verdict": "pass", "method": "load", "detail": "", "ran_s": 59, "gpus": gpus}
+    with pytest.raises(WireRefused) as refused:
+        task_complete(
+            node=stage.fresh(),
+            task_id=task.pk,
+            message=CompleteRequest(epoch, boot, result),
+        )
+    [told] = refused.value.errors
+    assert (told.pointer, told.code) == ("/result/ran_s", "too_short")
+    assert (known(stage), fresh(task).state, stage.fresh().schedulable) == (None, "leased", False)

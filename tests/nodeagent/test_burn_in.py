@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from nodeagent.backend import BackendError
+from nodeagent.host.config import Hook
+from nodeagent.host.hooks import Hooks
+from nodeagent.host.runtime.burning import BurnIn
 from nodeagent.protocol import BurnInParams, BurnInResult, TaskKind, WireError, parse_params
 from nodeagent.simhost.agent import SimAgent
 from nodeagent.simhost.faults import FaultError, Faults, set_fault
@@ -221,3 +228,36 @@ def test_a_hook_that_hangs_is_told_as_overdue(stage: HostStage) -> None:
     [(_, failed)] = stage.control.failed
     assert (failed.code, failed.retryable) == ("burn_in_overdue", False)
     assert not lives(loaded(stage))
+
+
+def burning(folder: Path, body: str, timeout_s: float) -> BurnIn:
+    """A burn-in whose hook is this program."""
+    path = folder / "burn_in"
+    path.write_text(f"#!{sys.executable} -SE\nimport json, sys, time\n{body}\n")
+    path.chmod(0o755)
+    gpu = SimpleNamespace(uuid="GPU-1", pci="0000:01:00.0", index=0)
+    report = cast(Any, SimpleNamespace(gpus=(gpu,)))
+    return BurnIn("gpu-17", Hooks({"burn_in": Hook(path, timeout_s)}), lambda: report)
+
+
+def test_a_smaller_limit_of_the_hooks_own_says_nothing_about_the_gpus(tmp_path: Path) -> None:
+    with pytest.raises(BackendError) as ended:
+        burning(tmp_path, "time.sleep(60)", 0.5).run(BurnInParams(("GPU-1",), 20, 30))
+    assert (ended.value.code, ended.value.retryable) == ("hook_timeout", False)
+    assert "raise hooks.burn_in.timeout_s to 30 seconds" in ended.value.detail
+    with pytest.raises(BackendError) as overdue:
+        burning(tmp_path, "time.sleep(60)", 60).run(BurnInParams(("GPU-1",), 1, 2))
+    assert overdue.value.code == "burn_in_overdue"
+
+
+def test_a_hook_is_told_its_limit_and_a_pass_before_the_time_is_none(tmp_path: Path) -> None:
+    body = """
+told = json.load(sys.stdin)
+gpus = [{"uuid": "GPU-1", "ok": True, "detail": ""}]
+ran_s = told["limit_s"] - 21
+print(json.dumps(dict(method="load", detail="", verdict="pass", ran_s=ran_s, gpus=gpus)))
+"""
+    assert burning(tmp_path, body, 60).run(BurnInParams(("GPU-1",), 20, 41)).ran_s == 20
+    with pytest.raises(BackendError, match="9 of 20 seconds") as early:
+        burning(tmp_path, body, 60).run(BurnInParams(("GPU-1",), 20, 30))
+    assert (early.value.code, early.value.retryable) == ("hook_failed", False)

@@ -17,7 +17,7 @@ import pytest
 
 from nodeagent.backend import BackendError
 from nodeagent.host.config import Hook
-from nodeagent.host.hooks import Hooks
+from nodeagent.host.hooks import Answer, Hooks
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "deploy" / "agent"
@@ -134,7 +134,7 @@ class Site:
             "isolate": ["/bin/echo", "gpu-17"],
         }
         (folder / "password").write_text("secret\n")
-        names = ("provision", "power", "network", "sanitise")
+        names = ("provision", "power", "network", "sanitise", "burn_in")
         for name in names:
             text = (PACKAGE / "hooks" / name).read_text()
             assert text.startswith("#!/usr/bin/env python3\n")
@@ -224,3 +224,37 @@ def test_a_whole_host_is_isolated_by_the_sites_own_program(site: Site) -> None:
     with pytest.raises(BackendError) as error:
         site.hooks.call("network", "detach", node="gpu-17", claim="c")
     assert error.value.code == "prerequisite_missing"
+
+
+DCGMI = """#!{python} -SE
+import json, time
+open("{folder}/rounds", "a").write("x")
+time.sleep({round_s})
+print(json.dumps({{"tests": [{{"name": "stress", "results": [{{"status": "Pass"}}]}}]}}))
+"""
+
+
+def burnt(site: Site, *, round_s: float, told_s: float, duration_s: int, limit_s: int) -> Answer:
+    """What the reference burn-in says where a round takes so long, and is said to at most."""
+    program = site.folder / "dcgmi"
+    program.write_text(DCGMI.format(python=sys.executable, folder=site.folder, round_s=round_s))
+    program.chmod(0o755)
+    site.facts |= {"dcgmi": str(program), "round_s": told_s}
+    site.write()
+    gpus = [{"uuid": "GPU-1", "pci": "0000:01:00.0", "index": 0}]
+    asked: dict[str, Any] = {"gpus": gpus, "duration_s": duration_s, "limit_s": limit_s}
+    return site.hooks.call("burn_in", "run", node="gpu-17", **asked)
+
+
+def test_a_burn_in_goes_on_round_by_round_until_its_time_is_over(site: Site) -> None:
+    answer = burnt(site, round_s=0.4, told_s=1, duration_s=1, limit_s=20)
+    assert (answer.facts["verdict"], answer.facts["ran_s"]) == ("pass", 1)
+    assert len((site.folder / "rounds").read_text()) > 1
+
+
+def test_a_burn_in_begins_no_round_that_would_not_end_within_its_limit(site: Site) -> None:
+    with pytest.raises(BackendError, match="order one of at most 2 seconds") as refused:
+        burnt(site, round_s=2, told_s=1, duration_s=3, limit_s=8)
+    assert (refused.value.code, (site.folder / "rounds").read_text()) == ("hook_refused", "x")
+    with pytest.raises(BackendError, match="order a longer one"):
+        burnt(site, round_s=0, told_s=600, duration_s=3, limit_s=8)

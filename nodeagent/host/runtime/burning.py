@@ -1,6 +1,7 @@
 """How are a host's GPUs put under load? By the operator's hook, while nobody has them.
 
-The hook is killed with all that it started at the task's limit. What it answers is checked: it
+The hook is killed with all that it started at the task's limit, which alone says something about
+the GPUs; a smaller limit of the hook's own does not. What it answers is checked: it
 passes only where it speaks of every GPU that was asked for, and says that each stood it.
 """
 
@@ -12,10 +13,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from nodeagent.backend import BackendError
-from nodeagent.host.hooks import Answer, Hooks
+from nodeagent.host.hooks import LIMIT_REACHED, Answer, Hooks
 from nodeagent.protocol import (
     BurnInParams,
     BurnInResult,
+    BurnInVerdict,
     FailureCode,
     SlotDevices,
     TopologyReport,
@@ -72,14 +74,23 @@ class BurnIn:
                 node=self._name,
                 gpus=asked,
                 duration_s=params.duration_s,
+                limit_s=params.limit_s,
             )
         except BackendError as error:
-            if error.code != "hook_timeout":
+            if error.code == "hook_timeout":
+                # The configuration ended it, and that says nothing about a GPU.
+                raise BackendError(error.code, _way_out(error, params), retryable=False) from error
+            if error.code != LIMIT_REACHED:
                 raise
             raise BackendError(
                 FailureCode.BURN_IN_OVERDUE, error.detail, retryable=False
             ) from error
         return _result(answer, params)
+
+
+def _way_out(error: BackendError, params: BurnInParams) -> str:
+    needed = f"raise hooks.burn_in.timeout_s to {params.limit_s} seconds at least"
+    return f"{error.detail}; this burn-in may take longer: {needed}"[:2000]
 
 
 def _result(answer: Answer, params: BurnInParams) -> BurnInResult:
@@ -97,5 +108,8 @@ def _result(answer: Answer, params: BurnInParams) -> BurnInResult:
         raise BackendError("hook_failed", detail, retryable=False) from error
     if {gpu.uuid for gpu in result.gpus} != set(params.gpus):
         detail = "the burn_in hook does not speak of every GPU that was asked for, and of no other"
+        raise BackendError("hook_failed", detail, retryable=False)
+    if result.verdict is BurnInVerdict.PASS and result.ran_s < params.duration_s:
+        detail = f"the burn_in hook passed after {result.ran_s} of {params.duration_s} seconds"
         raise BackendError("hook_failed", detail, retryable=False)
     return result
