@@ -23,12 +23,12 @@ from placement.models import (
     Pool,
     Slot,
 )
-from placement.services import cleanup, nodes, overrides
+from placement.services import approvals, cleanup, nodes, overrides
 from placement.states import NODE, AllocationState, NodeState
 
 
 def _approve(row: Node, reason: str, actor: Actor) -> object:
-    return nodes.node_approve(node_id=row.pk, reason=reason, actor=actor, family=_fitting(row))
+    return approvals.node_approve(node_id=row.pk, reason=reason, actor=actor, family=_fitting(row))
 
 
 def _fitting(row: Node) -> str | None:

@@ -41,7 +41,7 @@ from placement.models import (
     Pool,
 )
 from placement.node_tasks import PART_CLEANUP_STEPS, REQUIRED_CLEANUP_STEPS, TaskKind
-from placement.services import allocations, cuts, nodes, observed, slots, tasks
+from placement.services import allocations, approvals, cuts, nodes, observed, slots, tasks
 from placement.states import TaskState
 from tenants.models import Member, Project, ResourceClass, Role, SlaTier, Tenant, User
 from tenants.services import catalogue, tenancy
@@ -353,7 +353,7 @@ def a_host(
     for edge in ("inspect", "verify"):
         node = advance(node, edge, actor=OPERATOR)
     slots.slots_take(node, a_report(name, slots_count), actor=OPERATOR)
-    node = nodes.node_approve(node_id=node.pk, actor=OPERATOR, reason="test", family=family)
+    node = approvals.node_approve(node_id=node.pk, actor=OPERATOR, reason="test", family=family)
     host = Host(node, parts=parts)
     host.report()
     host.node = host.fresh()

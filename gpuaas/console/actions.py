@@ -13,7 +13,7 @@ from uuid import UUID
 from admission.services import tenancies
 from gpuaas.kernel.actor import Actor
 from placement import states
-from placement.services import cleanup, nodes, overrides
+from placement.services import approvals, cleanup, nodes, overrides
 from placement.states import AllocationState, NodeState
 from tenants.services import tenancy
 from tenants.states import TENANT
@@ -127,7 +127,7 @@ def node_run(name: str, family: str = "") -> Run | None:
     """The service behind a node's action, or None for a strange name."""
 
     def approve(pk: UUID, reason: str, actor: Actor) -> object:
-        return nodes.node_approve(node_id=pk, reason=reason, actor=actor, family=family or None)
+        return approvals.node_approve(node_id=pk, reason=reason, actor=actor, family=family or None)
 
     simple: dict[str, Callable[..., object]] = {
         "drain": nodes.node_drain,

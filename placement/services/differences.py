@@ -14,6 +14,7 @@ from placement.domain.identity import FABRIC_CHANGED
 from placement.models import Claim, IdentityDifference, Node, Slot
 from placement.node_tasks import TopologyReport
 from placement.services.fabric import DISCOVERY, fabric_take
+from placement.services.health import health_refresh
 from placement.services.identity import accept, acceptable
 from placement.services.nodes import discovery_order, locked, recount
 from placement.services.slots import lay_out, slots_take
@@ -44,6 +45,8 @@ def slot_accept(*, node_id: UUID, slot_index: int, reason: str, actor: Actor) ->
     lay_out(node)
     node.save(update_fields=["slot_count", "layout", "exclusive_mask"])
     recount(node)
+    health_refresh(node)
+    slot.refresh_from_db()
     return slot
 
 

@@ -14,16 +14,13 @@ from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.transitions import advance
 from placement.domain.capacity import schedulable
 from placement.domain.terms import BadVersion, version_of
-from placement.errors import DrainNotYours, NodeStateRefused, NothingToApprove, ReasonMissing
-from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool, Slot
+from placement.errors import DrainNotYours, NodeStateRefused, ReasonMissing
+from placement.models import Claim, Node, NodeDrain, NodeTask, Pool, Slot
 from placement.models.maintenance import NoticeKind
 from placement.models.node import Intended
 from placement.selectors.nodes import facts_of
-from placement.services.capabilities import capabilities_approve
 from placement.services.counting import count_cuts, count_free
-from placement.services.identities import one_slot_each_or_refuse
 from placement.services.notices import drain_told
-from placement.services.slots import lay_out
 from placement.states import LIVE, NodeState, SlotState, TaskState
 from tenants.errors import NameTaken
 
@@ -165,66 +162,6 @@ def node_discover(*, node_id: UUID, actor: Actor, reason: str = "") -> NodeTask:
         raise NodeStateRefused(f"{node.name} is {node.state}.", state=node.state)
     events.record(kind="placement.node.discover", subject=node, actor=actor, reason=reason)
     return discovery_order(node)
-
-
-def _family(node: Node, slots: list[Slot], name: str | None) -> NodeFamily:
-    if name:
-        family = NodeFamily.objects.filter(name=name).first()
-        if family is None:
-            raise errors.InvalidRequest(
-                f"There is no node family {name!r}.",
-                errors=(errors.FieldError("/family", "unknown", "no family of this name"),),
-            )
-        if family.slots != len(slots):
-            raise errors.InvalidRequest(
-                f"{name} has {family.slots} slots, {node.name} has {len(slots)}.",
-                errors=(errors.FieldError("/family", "does_not_match", "slot counts differ"),),
-            )
-        return family
-    if node.family is not None:
-        return node.family
-    raise errors.InvalidRequest(
-        "Say which family the node belongs to.",
-        errors=(errors.FieldError("/family", "required", "name a node family"),),
-    )
-
-
-@transaction.atomic
-def node_approve(
-    *, node_id: UUID, actor: Actor, reason: str = "", family: str | None = None
-) -> Node:
-    """Approve the discovered slots and let the node take work of the shapes that it is fit for.
-
-    It is promoted for what it is meant for as far as its evidence holds; what does not hold is
-    told in the event and on the node. Verified candidates become approved slots; only those are
-    ever scheduled. Raises DeviceInTwoSlots where one of them has a device that another has too.
-    """
-    node = locked(node_id)
-    if node.state not in (NodeState.VERIFYING, NodeState.READY):
-        raise NodeStateRefused(
-            f"{node.name} is {node.state}; it is approved after a discovery.", state=node.state
-        )
-    waiting = list(Slot.objects.filter(node=node, state=SlotState.VERIFIED).order_by("index"))
-    if not waiting:
-        raise NothingToApprove
-    one_slot_each_or_refuse(waiting)
-    slots = list(Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED).order_by("index"))
-    node.family = _family(node, slots, family)
-    for slot in waiting:
-        advance(
-            slot,
-            "approve",
-            actor=actor,
-            reason=reason,
-            changes={"approved_by": actor.as_json(), "approved_at": clock.db_now()},
-        )
-    lay_out(node)
-    node.save(update_fields=["family", "slot_count", "layout", "exclusive_mask"])
-    said = capabilities_approve(node, actor=actor, reason=reason)
-    if node.state == NodeState.VERIFYING:
-        facts = {"slots": len(waiting), "capabilities": said}
-        node = advance(node, "approve", actor=actor, reason=reason, facts=facts)
-    return recount(node)
 
 
 def _automatic(owner: Mapping[str, Any]) -> bool:

@@ -27,7 +27,7 @@ from placement.models import (
     Slot,
 )
 from placement.services.differences import slot_accept
-from placement.services.health import health_lift
+from placement.services.health import health_lift, health_refresh
 from placement.services.identities import one_slot_each_or_refuse
 from placement.services.nodes import discovery_order, locked, need_reason, recount
 from placement.services.slots import lay_out
@@ -162,6 +162,7 @@ def card_approve(*, node_id: UUID, slot_index: int, reason: str, actor: Actor) -
         health_lift(node_id=node_id, gpu_uuid=row.old_uuid, reason=why, actor=actor)
         node = locked(node_id)
     recount(node)
+    health_refresh(node)
     return row
 
 

@@ -27,12 +27,11 @@ def strangers_add(
 
     What the host says of a machine by itself is not said again.
     """
-    told = [one["detail"] for one in conditions if one["code"] == UNKNOWN_VM]
+    told = {one["detail"] for one in conditions if one["code"] == UNKNOWN_VM}
     strange = [
         vm
         for vm in message.vms
-        if vm.claim_ref not in known
-        and not (vm.claim_ref is None and any(vm.name in detail for detail in told))
+        if vm.claim_ref not in known and not (vm.claim_ref is None and _by_itself(vm.name) in told)
     ]
     if not strange:
         return
@@ -45,3 +44,8 @@ def strangers_add(
             {"code": UNKNOWN_VM, "detail": f"{vm.name} is not ours", "device": device}
             for device in devices
         ]
+
+
+def _by_itself(name: str) -> str:
+    """What a host says of a stray machine. Compared whole: a name may be a part of another's."""
+    return f"machine {name} was not asked for"

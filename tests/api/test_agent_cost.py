@@ -15,7 +15,7 @@ from nodeagent.simhost.backend import SimBackend
 from nodeagent.simhost.hardware import HardwareConfig, create_host
 from nodeagent.simhost.state import SimVm
 from placement.models import Node
-from placement.services import nodes
+from placement.services import approvals
 from placement.services.quiet import IN_FULL_EVERY
 from tests.api.test_agent import Agent
 from tests.builders import OPERATOR, a_catalogue
@@ -44,7 +44,7 @@ class Steady(Agent):
         }
         path = f"/tasks/{task['envelope']['task_id']}/complete"
         assert self.say("POST", path, done).status_code == 200
-        nodes.node_approve(node_id=self.node.pk, actor=OPERATOR, reason="x", family="h100x8")
+        approvals.node_approve(node_id=self.node.pk, actor=OPERATOR, reason="x", family="h100x8")
         for _ in range(3):
             self.report()
 

@@ -25,7 +25,7 @@ from nodeagent.topology.slots import topology_report
 from placement.errors import SkuUnavailable
 from placement.models import Allocation, Node, NodeFamily
 from placement.node_tasks import TopologyReport
-from placement.services import maintenance, nodes, slots
+from placement.services import approvals, maintenance, nodes, slots
 from placement.services.allocations import allocation_release
 from placement.services.projections import projections_refresh
 from tenants.models import User
@@ -127,7 +127,7 @@ def real_host(name: str, *, approve: bool = True) -> Host:
         family, _ = NodeFamily.objects.get_or_create(
             name=name, defaults={"title": name.upper(), "slots": len(report.slots)}
         )
-        nodes.node_approve(node_id=node.pk, actor=OPERATOR, reason="test", family=family.name)
+        approvals.node_approve(node_id=node.pk, actor=OPERATOR, reason="test", family=family.name)
         host = Host(Node.objects.get(pk=node.pk))
         host.report()
         return host

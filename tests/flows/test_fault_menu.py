@@ -30,7 +30,7 @@ from placement.models import (
     TaskObservation,
 )
 from placement.selectors import posture_of
-from placement.services import agents, nodes, overrides
+from placement.services import agents, approvals, nodes, overrides
 from placement.services.allocations import allocation_release
 from placement.services.cleanup import cleanup_retry
 from placement.services.projections import projections_refresh
@@ -149,7 +149,7 @@ def stage(live_server: LiveServer, tmp_path: Path) -> Iterator[Stage]:
         FakeClock(time.time()),
     )
     assert made.until(lambda: made.fresh().state == "verifying")
-    nodes.node_approve(node_id=node.pk, actor=OPERATOR, reason="test", family="h100x8")
+    approvals.node_approve(node_id=node.pk, actor=OPERATOR, reason="test", family="h100x8")
     assert made.until(lambda: made.fresh().schedulable)
     yield made
     connections.close_all()

@@ -17,7 +17,7 @@ from nodeagent.simhost.state import StateStore
 from placement.errors import SkuUnavailable
 from placement.models import Claim, CleanupProof, CutSlot, NodeTask, SlotResidue
 from placement.selectors import node_picture, offer_list, posture_of
-from placement.services import agents, cuts, nodes
+from placement.services import agents, approvals, cuts, nodes
 from placement.services.allocations import allocation_release
 from placement.services.cleanup import cleanup_retry
 from tests.builders import OPERATOR, a_catalogue, a_parts_catalogue, a_tenant
@@ -45,7 +45,7 @@ def stage(live_server: LiveServer, tmp_path: Path) -> Iterator[Stage]:
     acme, globex = a_tenant("acme"), a_tenant("globex")
     made = Stage(live_server.url, folder, node, acme, globex, FakeClock(time.time()))
     assert made.until(lambda: made.fresh().state == "verifying")
-    nodes.node_approve(node_id=node.pk, actor=OPERATOR, reason="test", family="h100x8")
+    approvals.node_approve(node_id=node.pk, actor=OPERATOR, reason="test", family="h100x8")
     assert made.until(lambda: made.fresh().part_kinds == ["mig", "share"])
     assert made.until(lambda: made.fresh().schedulable)
     for index, cut in ((0, "mig"), (1, "share")):

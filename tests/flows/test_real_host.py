@@ -16,7 +16,7 @@ from pytest_django.live_server_helper import LiveServer
 from gpuaas.kernel import audits
 from placement.models import CleanupProof, Node, NodeCredential, NodeTask
 from placement.selectors import posture_of
-from placement.services import agents, nodes
+from placement.services import agents, approvals, nodes
 from placement.services.allocations import allocation_release
 from placement.services.cleanup import cleanup_retry
 from placement.services.projections import projections_refresh
@@ -93,7 +93,7 @@ def play(live_server: LiveServer) -> Iterator[Play]:
         host.start_agent()
         made = Play(host, node, acme)
         assert until(lambda: made.fresh().state == "verifying", 60), made.tail()
-        nodes.node_approve(node_id=node.pk, actor=OPERATOR, reason="test", family="h100x8")
+        approvals.node_approve(node_id=node.pk, actor=OPERATOR, reason="test", family="h100x8")
         assert until(lambda: made.fresh().schedulable, 60)
         yield made
         host.kill_agent()

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from nodeagent.protocol import ObservedDevices, ObservedReport, ObservedVm, VmState
 from nodeagent.simhost.__main__ import main as simhost
 from nodeagent.simhost.state import StateStore
-from placement.models import Allocation, Slot
+from placement.models import Allocation, Node, Slot
+from placement.services.approvals import node_approve
+from placement.services.differences import slot_accept
+from placement.services.nodes import recount
+from placement.services.strangers import strangers_add
 from tests.api.client import Caller, operator_caller
+from tests.builders import OPERATOR
+from tests.flows.test_cards import looked_at
 from tests.flows.test_fault_menu import SLICE, Stage, stage
 
 __all__ = ["stage"]
@@ -67,3 +74,70 @@ def test_a_machine_of_which_nobody_knows_what_it_touches_blocks_the_host(stage: 
     stage.rounds()
     assert stage.fresh().schedulable
     assert stage.nothing_wrong()
+
+
+def moved_in(stage: Stage, state: str) -> None:
+    """A machine that nobody asked for gets slot 3 while that is not approved."""
+    rows = Slot.objects.filter(node=stage.node, index=3)
+    rows.update(state="blocked", block_reason="by hand", block_owner=OPERATOR.as_json())
+    if state != "blocked":
+        rows.update(state=state, block_reason="", block_owner=None)
+    recount(stage.fresh())
+    assert simhost(["stray", str(stage.folder), "--slots", "3"]) == 0
+    stage.rounds()
+    assert rows.get().state == state
+
+
+def kept_from_work(stage: Stage) -> bool:
+    """Whether slot 3 is not offered, for what has its GPU."""
+    row = Slot.objects.exclude(state="retired").get(node=stage.node, index=3)
+    said = "was not asked for" in row.block_reason
+    return (row.state, said, stage.fresh().free_count, stage.fresh().schedulable) == (
+        "blocked",
+        True,
+        7,
+        True,
+    )
+
+
+def test_a_slot_that_a_stranger_has_is_not_offered_between_approval_and_next_report(
+    stage: Stage,
+) -> None:
+    moved_in(stage, "verified")
+    node_approve(node_id=stage.node.pk, actor=OPERATOR, reason="seen", family="h100x8")
+    assert kept_from_work(stage)
+    gone(stage)
+    stage.rounds()
+    assert stage.fresh().free_count == 8
+
+
+def test_a_slot_that_a_stranger_has_is_not_offered_when_it_is_accepted(stage: Stage) -> None:
+    moved_in(stage, "blocked")
+    slot = slot_accept(node_id=stage.node.pk, slot_index=3, reason="as it was", actor=OPERATOR)
+    assert (slot.state, kept_from_work(stage)) == ("blocked", True)
+
+
+def test_a_new_card_that_a_stranger_has_is_not_offered_when_it_is_approved(stage: Stage) -> None:
+    api = operator_caller()
+    card = ["card", str(stage.folder), "--slot", "3", "--uuid", "GPU-new-card"]
+    assert simhost(card) == 0
+    looked_at(stage, api)
+    body = {"slot_index": 3, "reason": "XID 79"}
+    assert api.post("/api/v1/nodes/host-1/actions/replace-card", body).status_code < 300
+    looked_at(stage, api)
+    assert simhost(["stray", str(stage.folder), "--slots", "3"]) == 0
+    stage.rounds()
+    assert api.post("/api/v1/nodes/host-1/actions/approve-card", body).status_code == 200
+    assert kept_from_work(stage)
+
+
+def test_a_stranger_is_told_apart_from_one_whose_name_is_a_part_of_another_word() -> None:
+    """A machine called 'a' of which the host says nothing, beside one of which it does."""
+    vms = tuple(ObservedVm(None, name, VmState.RUNNING, ()) for name in ("a", "stray-0"))
+    report = ObservedReport("boot-1", 1, 0, vms, ObservedDevices(), ())
+    told = [{"code": "unknown_vm", "detail": "machine stray-0 was not asked for", "device": None}]
+    strangers_add(Node(), report, told, set())
+    assert [one["detail"] for one in told] == [
+        "machine stray-0 was not asked for",
+        "a is not ours",
+    ]

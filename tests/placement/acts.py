@@ -14,7 +14,7 @@ from gpuaas.kernel.audits import Finding
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.transitions import advance
 from placement.models import Allocation, Claim, Node, NodeTask, Pool
-from placement.services import nodes, slots
+from placement.services import approvals, nodes, slots
 from placement.services.allocations import allocation_release
 from placement.services.defrag import defrag_plan, defrag_run, policy_set
 from placement.services.projections import projections_refresh
@@ -148,7 +148,7 @@ class Fleet:
         host = Host(node)
         host.report()
         self.hosts.append(host)
-        return lambda: nodes.node_approve(
+        return lambda: approvals.node_approve(
             node_id=node.pk, actor=OPERATOR, reason="seen", family=FAMILY
         )
 

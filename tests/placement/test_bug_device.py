@@ -12,7 +12,7 @@ from nodeagent.protocol.messages import CompleteRequest
 from placement.audits.claims import devices
 from placement.errors import DeviceInTwoSlots
 from placement.models import GpuDevice, Node, Slot
-from placement.services import nodes, slots, tasks
+from placement.services import approvals, nodes, slots, tasks
 from tests.builders import OPERATOR, a_catalogue, a_host, a_report
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -66,7 +66,7 @@ def test_an_approval_names_the_device_that_two_slots_of_a_node_have() -> None:
     a_catalogue()
     node = a_candidate("host-1", with_nic(a_report("host-1"), 2, 5))
     with pytest.raises(DeviceInTwoSlots) as refused:
-        nodes.node_approve(node_id=node.pk, actor=OPERATOR, family="h100x8")
+        approvals.node_approve(node_id=node.pk, actor=OPERATOR, family="h100x8")
     assert "slot 2 of host-1 and slot 5 of host-1" in refused.value.detail
     assert f"nic:{node.num}:mlx5_0" in refused.value.detail
     assert "discovery again" in refused.value.unblock
@@ -80,7 +80,7 @@ def test_an_approval_names_the_device_that_a_slot_of_another_node_has() -> None:
     twin = Slot.objects.get(node=old.node, index=3)
     Slot.objects.filter(pk=twin.pk).update(device_uids=[*twin.device_uids, "gpu:GPU-host-2-6"])
     with pytest.raises(DeviceInTwoSlots) as refused:
-        nodes.node_approve(node_id=node.pk, actor=OPERATOR, family="h100x8")
+        approvals.node_approve(node_id=node.pk, actor=OPERATOR, family="h100x8")
     assert "gpu:GPU-host-2-6 is in slot 3 of host-1 and slot 6 of host-2" in refused.value.detail
     Slot.objects.filter(node=node).update(state="approved")
     assert "device_in_two_slots" in {finding.code for finding in devices()}

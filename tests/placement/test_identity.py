@@ -23,7 +23,7 @@ from placement.domain.identity import (
 )
 from placement.errors import DifferenceNotAcceptable, ReasonMissing
 from placement.models import GpuDevice, IdentityDifference, Node, NodeTask, Slot
-from placement.services import nodes
+from placement.services import approvals, nodes
 from placement.services.differences import boots_sweep, slot_accept
 from placement.services.slots import slots_take
 from tests.builders import OPERATOR, Host, a_catalogue, a_host, a_report, a_tenant, drive_all
@@ -229,7 +229,7 @@ def test_a_swapped_card_waits_until_its_predecessor_is_given_up(host: Host) -> N
     slot_accept(node_id=host.node.pk, slot_index=3, reason="replaced by hand", actor=OPERATOR)
     assert slots_of(host)[3] == ("verified", "GPU-new-3")
     assert not GpuDevice.objects.filter(uuid="GPU-h1-3").exists()
-    node = nodes.node_approve(node_id=host.node.pk, actor=OPERATOR)
+    node = approvals.node_approve(node_id=host.node.pk, actor=OPERATOR)
     assert slots_of(host)[3] == ("approved", "GPU-new-3")
     assert (node.free_count, node.slot_count) == (8, 8)
     assert Slot.objects.get(node=node, index=3, state="approved").devices["slot_index"] == 3

@@ -18,7 +18,7 @@ from nodeagent.protocol import TopologyReport
 from placement.domain.fit import Held, Place, Want, best_option, taken
 from placement.domain.terms import Alone, Terms
 from placement.models import Allocation, Node, NodeCapability, NodeFamily, Slot
-from placement.services import nodes
+from placement.services import approvals, nodes
 from placement.services.allocations import allocation_release
 from placement.services.candidates import slot_fields
 from placement.services.slots import layout_of, slots_take
@@ -175,7 +175,7 @@ def approved(report: TopologyReport, number: int) -> Host:
     for edge in ("inspect", "verify"):
         node = advance(node, edge, actor=OPERATOR)
     slots_take(node, report, actor=OPERATOR)
-    node = nodes.node_approve(node_id=node.pk, actor=OPERATOR, reason="test", family=family)
+    node = approvals.node_approve(node_id=node.pk, actor=OPERATOR, reason="test", family=family)
     host = Host(node)
     host.report()
     return host

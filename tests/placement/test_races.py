@@ -13,7 +13,7 @@ from gpuaas.kernel.errors import ProductError
 from gpuaas.kernel.models import Event
 from gpuaas.kernel.transitions import advance
 from placement.models import Allocation, Claim, Node, NodeTask
-from placement.services import nodes, slots
+from placement.services import approvals, nodes, slots
 from placement.services.allocations import allocation_release
 from placement.services.queue import cycle_run
 from tenants.models import QuotaCounter
@@ -195,7 +195,9 @@ def test_a_claim_beside_the_approval_of_the_only_node_takes_approved_slots_or_no
     Host(node).report()
     claim, approved = together(
         lambda: acme.order(slots=8),
-        lambda: nodes.node_approve(node_id=node.pk, actor=OPERATOR, reason="seen", family="h100x8"),
+        lambda: approvals.node_approve(
+            node_id=node.pk, actor=OPERATOR, reason="seen", family="h100x8"
+        ),
     )
     assert not isinstance(approved, ProductError)
     if isinstance(claim, ProductError):

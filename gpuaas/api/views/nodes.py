@@ -19,7 +19,7 @@ from gpuaas.api.serializers.evidence import BurnInIn
 from placement import selectors
 from placement.domain.picture import WHOLE_NODE, ClaimFact, SlotFact, shown_state
 from placement.models import Claim, Node, NodeDrain, NodeTask, Slot
-from placement.services import agents, cuts
+from placement.services import agents, approvals, cuts
 from placement.services import nodes as service
 from placement.services.burn_in import burn_in_order
 from placement.states import LIVE_CLAIM
@@ -395,7 +395,7 @@ def _action(
 
 
 NodeApprove = _action(
-    "approve", service.node_approve, "Approve what was discovered", wire.ApproveIn
+    "approve", approvals.node_approve, "Approve what was discovered", wire.ApproveIn
 )
 NodeDrainOrder = _action("drain", service.node_drain, "Take no new work there", wire.DrainIn)
 NodeUndrain = _action("undrain", service.node_undrain, "End a drain", wire.DrainIn)
