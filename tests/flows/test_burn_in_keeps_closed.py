@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from datetime import timedelta
 
 import pytest
+from django.db import connection, connections, transaction
 
 from gpuaas.kernel import clock
 from nodeagent.simhost.agent import SimAgent
@@ -12,7 +15,7 @@ from placement.errors import SkuUnavailable
 from placement.models import NodeDrain, NodeTask
 from placement.selectors import posture_of
 from placement.services import maintenance, nodes
-from placement.services.burn_in import burn_in_sweep
+from placement.services.burn_in import burn_in_over, burn_in_sweep
 from placement.services.tasks import leases_sweep
 from placement.states import TaskState
 from tests.builders import OPERATOR
@@ -75,10 +78,9 @@ def test_a_window_that_ends_does_not_open_the_host_and_lifts_its_drain_afterward
     assert (drained(stage), stage.fresh().schedulable) == ([], True)
 
 
-def test_the_end_is_seen_under_the_nodes_lock_so_that_a_new_one_keeps_its_drain(
+def test_one_that_is_given_up_opens_the_host_at_once_where_nobody_drains_it(
     stage: Stage,
 ) -> None:
-    """One that is given up opens the host at once, where it is not drained by anybody."""
     task = order(stage)
     NodeDrain.objects.update(ended_at=clock.db_now())
     NodeTask.objects.filter(pk=task.pk).update(
@@ -121,3 +123,38 @@ def test_a_host_whose_agent_was_restarted_stays_closed_until_its_load_is_over(
     assert stage.fresh().conditions == []
     stage.lease(SLICE[0])
     assert stage.nothing_wrong()
+
+
+def waits_for_a_lock() -> bool:
+    """Whether somebody waits for what this transaction has."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+        (waits,) = cursor.fetchone()
+    return bool(waits)
+
+
+def test_a_sweep_that_crosses_the_order_of_another_leaves_that_ones_drain(stage: Stage) -> None:
+    """The earlier one is over, its drain is still there, and the next is ordered just then."""
+    NodeTask.objects.filter(pk=order(stage).pk).update(
+        state=TaskState.FAILED, error={"code": "x", "detail": ""}, ended_at=clock.db_now()
+    )
+    lifted: list[bool] = []
+
+    def sweep() -> None:
+        try:
+            lifted.append(burn_in_over(stage.node.pk))
+        finally:
+            connections.close_all()
+
+    other = threading.Thread(target=sweep)
+    with transaction.atomic():
+        nodes.locked(stage.node.pk)
+        other.start()
+        end = time.monotonic() + 30
+        while not waits_for_a_lock() and time.monotonic() < end:
+            time.sleep(0.01)
+        assert waits_for_a_lock()
+        order(stage)
+    other.join()
+    assert (lifted, drained(stage)) == ([False], ["platform/burn-in"])
+    assert not stage.fresh().schedulable
