@@ -62,7 +62,7 @@ def decide_now(
         **more,
     )
     active = rules.active(stamp)
-    ask = partial(judge, active, timer=clock.monotonic) if active else None
+    ask = partial(judge, active, timer=clock.thread_s) if active else None
     return change, decide_change(change, judge=ask)
 
 

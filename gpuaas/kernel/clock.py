@@ -63,6 +63,11 @@ def monotonic() -> float:
     return _clock.monotonic()
 
 
+def thread_s() -> float:
+    """Seconds of a processor that this thread has had: what work costs, however busy it is."""
+    return time.thread_time()
+
+
 def db_now() -> datetime:
     """The database's wall clock: what leases, deadlines and windows are measured by."""
     said = stand_in()

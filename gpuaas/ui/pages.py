@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any, ClassVar
 from uuid import UUID
 
 from django.contrib.auth.views import redirect_to_login
-from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.db import DataError, transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -70,10 +71,26 @@ class SignedInView(View):
         """Answer, turning a product's error into its page. Runs inside the scope."""
         try:
             self.check_may(self.needs.write if request.method == "POST" else self.needs.read)
-            check_text(request, kwargs)
-            return super().dispatch(request, *args, **kwargs)
+            check_address(request, kwargs)
+            return self.answered(request, *args, **kwargs)
         except errors.ProductError as error:
             return self.error_page(error)
+
+    def answered(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """The view's answer. A form tells a NUL beside its field; of others it is told here."""
+        field = nul_in(request.POST)
+        if field is None:
+            return super().dispatch(request, *args, **kwargs)
+        try:
+            with transaction.atomic():
+                response = super().dispatch(request, *args, **kwargs)
+                if response.status_code != HTTPStatus.BAD_REQUEST:
+                    raise no_nul(field)
+                return response
+        except errors.PermissionDenied:
+            raise
+        except (DataError, ValueError, errors.ProductError) as unkept:
+            raise no_nul(field) from unkept
 
     def check_may(self, action: str) -> None:
         """Raises PermissionDenied unless the reader may do ``action``; empty is allowed."""
@@ -180,18 +197,29 @@ class OperatorView(SignedInView):
         return super().error_page(error)
 
 
-def check_text(request: HttpRequest, address: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest for a NUL, which is no text to be kept; NotFound in an address."""
+def check_address(request: HttpRequest, address: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest for a NUL in the query; NotFound for one in an address."""
     if any("\0" in str(part) for part in address.values()):
         raise errors.NotFound
-    for name, values in (*request.GET.lists(), *request.POST.lists()):
+    field = nul_in(request.GET)
+    if field is not None:
+        raise no_nul(field)
+
+
+def nul_in(given: QueryDict) -> str | None:
+    """The first field with a NUL in it, which is no text to be kept."""
+    for name, values in given.lists():
         if any("\0" in text for text in (name, *values)):
-            field = name.replace("\0", "")
-            detail = "a NUL character is no text"
-            raise errors.InvalidRequest(
-                f"{field}: {detail}.",
-                errors=(errors.FieldError(f"/{field}", "bad_format", detail),),
-            )
+            return str(name).replace("\0", "")
+    return None
+
+
+def no_nul(field: str) -> errors.InvalidRequest:
+    """The refusal of a NUL, naming its field."""
+    detail = "a NUL character is no text"
+    return errors.InvalidRequest(
+        f"{field}: {detail}.", errors=(errors.FieldError(f"/{field}", "bad_format", detail),)
+    )
 
 
 def request_id(request: HttpRequest) -> str:

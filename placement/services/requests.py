@@ -221,7 +221,7 @@ def _holding(met: Look, more_hour_micro: int) -> Holding | None:
 
 def _judge(stamp: str) -> Judge | None:
     active = rules.active(stamp)
-    return partial(judge, active, timer=clock.monotonic) if active else None
+    return partial(judge, active, timer=clock.thread_s) if active else None
 
 
 def capacity_refusal(error: ProductError) -> dict[str, Any]:

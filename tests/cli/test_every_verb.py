@@ -134,7 +134,7 @@ def test_the_clients_own_verbs(acme: TenantWorld, owner: Person) -> None:
     owner.types("context use here")
     assert "here" in owner.types("context show here")
     assert "complete" in owner.types("completion bash")
-    assert "sku_unavailable" in owner.types("help exit-codes")
+    assert "no capacity now" in owner.types("help exit-codes")
     assert "GPUAAS_TOKEN" in owner.types("help environment")
 
 

@@ -23,7 +23,7 @@ def bounds(tmp_path: Path) -> Bounds:
     """A host on which one claim has, or had, slot 0."""
     records = Records(tmp_path / "tenancies")
     records.put(Tenancy("one", SLICE, "base", "vm-1", "ubuntu", (), (MINE,), "boot-id-1", 0))
-    report = cast(TopologyReport, SimpleNamespace(slots=(), gpus=()))
+    report = cast(TopologyReport, SimpleNamespace(slots=(), gpus=(), nics=(), nvmes=()))
     return Bounds(records, lambda: report, f"{tmp_path}/machines/")
 
 

@@ -25,6 +25,7 @@ from nodeagent.host.helper.wire import Request, Verb, parse_request
 from nodeagent.identity import Identity
 from nodeagent.journal import Journal
 from nodeagent.protocol import (
+    BurnInParams,
     LeaseAnswer,
     ObservedDevices,
     SignedTask,
@@ -222,6 +223,7 @@ def requests(bench: Bench) -> list[dict[str, Any]]:
     made, ended = bench.provision(0, 1), bench.release(0, 1)
     assert isinstance(made, VmProvisionParams)
     assert isinstance(ended, VmReleaseParams)
+    burn = BurnInParams(gpus=("GPU-1",), duration_s=60, limit_s=600)
     make = {"kind": "slice.vm_provision", "params": made.to_json()}
     end = {"kind": "slice.vm_release", "params": ended.to_json()}
     return [
@@ -231,6 +233,7 @@ def requests(bench: Bench) -> list[dict[str, Any]]:
         {"verb": "start", "claim": "alloc-1"},
         {"verb": "clean", "step": "gpu_scrubbed", **end},
         {"verb": "settle", **end},
+        {"verb": "burn_in", "params": burn.to_json()},
     ]
 
 

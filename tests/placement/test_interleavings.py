@@ -97,6 +97,7 @@ def a_claim(world: TenantWorld, base: Item, slots: int, nic: bool, alone: Alone)
         run_id=ids.new_id(),
         allocation_id=ids.new_id(),
         decision_id=ids.new_id(),
+        task_id=ids.new_id(),
     )
     seen: list[Any] = []
     scopes: list[Any] = []

@@ -172,8 +172,10 @@ def complaints(answer: Any, form: Form, one: Field, what: str, value: str) -> It
     if form.method == "post":
         too_long = value is LONG and one.most is not None
         deceives = what in DECEIVES and one.name.rpartition("-")[2] in NAMES
+        # What a page carries hidden has no place on it at which a fault could be told.
+        seen = named(answer, form, one) or one.kind == "hidden"
         if (value is NUL or too_long or deceives) and not (
-            answer.status_code == 400 and named(answer, form, one) and not answer.wrote
+            answer.status_code == 400 and seen and not answer.wrote
         ):
             yield f"{where}: not refused beside its field, wrote {answer.wrote}"
 
