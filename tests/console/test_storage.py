@@ -49,4 +49,5 @@ def test_a_wrong_field_is_named_and_nothing_is_kept(fleet: Fleet, field: str, va
 
 def test_a_name_that_cannot_be_kept_retires_nothing(fleet: Fleet) -> None:
     answer = fleet.browser().send(f"{STORAGE}retire/", {"name": "a\0b", "reason": "x"})
-    assert answer.status_code == 404
+    assert answer.status_code == 400
+    assert "<code>/name</code>" in text_of(answer)
