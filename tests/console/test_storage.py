@@ -50,4 +50,4 @@ def test_a_wrong_field_is_named_and_nothing_is_kept(fleet: Fleet, field: str, va
 def test_a_name_that_cannot_be_kept_retires_nothing(fleet: Fleet) -> None:
     answer = fleet.browser().send(f"{STORAGE}retire/", {"name": "a\0b", "reason": "x"})
     assert answer.status_code == 400
-    assert "<code>/name</code>" in text_of(answer)
+    assert "<code>/name</code>" in answer.content.decode()
