@@ -47,7 +47,8 @@ def eligible(mode: str, *, shape: str, tier_isolation: str, sku_isolation: str) 
         return SharingAnswer(detail="The GPUs are its own.")
     if mode == "none":
         return SharingAnswer(
-            "sharing_not_eligible", f"A {shape} is a part of a GPU that is shared by {sold}."
+            "sharing_not_eligible",
+            f"A {shape} is a part of a GPU that others have parts of: its mode is {sold}.",
         )
     if mode == "node":
         return SharingAnswer(detail="No other tenant is on its nodes.")
@@ -62,7 +63,7 @@ def eligible(mode: str, *, shape: str, tier_isolation: str, sku_isolation: str) 
         wanted = next(part for part, by in PART_MODES.items() if by == mode)
         return SharingAnswer(
             "sharing_not_eligible",
-            f"GPUs are shared by {mode} with an SKU of the shape {wanted}; this one is {shape}.",
+            f"The mode {mode} goes with an SKU of the shape {wanted}; this one is {shape}.",
         )
     if RANK[given] < RANK.get(tier_isolation, RANK["cluster"]):
         return SharingAnswer(

@@ -99,10 +99,20 @@ class Input(serializers.Serializer[Any]):
         except serializers.ValidationError:
             # Told by a reader of its own: DRF keeps what is wrong with the data.
             serializer = cls(data=data)
+            _name_choices(serializer)
             serializer.is_valid()
         wrong = tuple(field_errors(serializer.errors))
         named = ", ".join(one.pointer or "the document" for one in wrong[:5])
         raise error(f"Not valid: {named}.", errors=wrong)
+
+
+def _name_choices(serializer: serializers.Serializer[Any]) -> None:
+    """Let a field that takes one of a few words name them when it refuses another."""
+    for field in serializer.fields.values():
+        one = field.child if isinstance(field, serializers.ListField) else field
+        if isinstance(one, serializers.ChoiceField):
+            words = ", ".join(str(choice) for choice in one.choices if choice != "")
+            one.error_messages["invalid_choice"] = f'"{{input}}" is not one of {words}.'
 
 
 @cache

@@ -158,3 +158,13 @@ def test_requests_are_told_apart_by_how_they_stand(caller: Caller) -> None:
     assert caller.get("/admission-requests?outcome=maybe").status_code == 400
     explained = caller.get(f"/workloads/{made['id']}/explain").json()
     assert (explained["action"], explained["outcome"]) == ("job.submit", "admitted")
+
+
+def test_a_word_that_is_not_offered_is_refused_with_those_that_are(caller: Caller) -> None:
+    body = {"kind": "jobb", "name": "x", "sku": "h100.slice"}
+    refused = caller.post(NEW, body)
+    (wrong,) = refused.json()["errors"]
+    assert (wrong["pointer"], wrong["detail"]) == (
+        "/kind",
+        '"jobb" is not one of job, service, model.',
+    )
