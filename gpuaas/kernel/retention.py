@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.contrib.sessions.models import Session
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import QuerySet
 
 from gpuaas.kernel import clock, errors, events, idempotency
@@ -99,6 +99,10 @@ def sweep() -> dict[str, int]:
     for kept in retention_list():
         try:
             gone[kept.name] = _forgotten(kept)
+        except (OperationalError, InterfaceError) as busy:
+            if not connection.is_usable():
+                raise
+            log.info("rows of %s stay for now: %s", kept.name, type(busy).__name__)
         except Exception:
             # Its rows stay; the other kinds have nothing to do with it.
             log.exception("rows of %s cannot be forgotten", kept.name)
@@ -107,9 +111,13 @@ def sweep() -> dict[str, int]:
 
 def _forgotten(kept: Kept) -> int:
     with platform_scope():
-        over = _kinds[kept.name](clock.db_now() - timedelta(days=kept.days))
-        rows = over.model._default_manager.filter(pk__in=over.values("pk")[:BATCH])
-        gone: int = rows.delete()[0]
+        return _removed(_kinds[kept.name](clock.db_now() - timedelta(days=kept.days)))
+
+
+def _removed(over: QuerySet[Any]) -> int:
+    """Remove a batch of these rows; how many went."""
+    rows = over.model._default_manager.filter(pk__in=over.values("pk")[:BATCH])
+    gone: int = rows.delete()[0]
     return gone
 
 
@@ -118,12 +126,9 @@ def _done_deliveries() -> int:
         over = Delivery.objects.filter(
             state="done", done_at__lt=clock.db_now() - DELIVERIES_KEPT
         ).order_by("done_at")
-        gone, _ = Delivery.objects.filter(pk__in=over.values("pk")[:BATCH]).delete()
-    return gone
+        return _removed(over)
 
 
 def _expired_sessions() -> int:
     with platform_scope():
-        over = Session.objects.filter(expire_date__lt=clock.db_now())
-        gone, _ = Session.objects.filter(pk__in=over.values("pk")[:BATCH]).delete()
-    return gone
+        return _removed(Session.objects.filter(expire_date__lt=clock.db_now()))

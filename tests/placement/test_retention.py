@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError, connection
 from django.db.models import Model, QuerySet
 
 from gpuaas.kernel import clock, ids, retention
@@ -177,6 +179,20 @@ def test_a_kind_that_breaks_stops_no_other(host: Host, monkeypatch: pytest.Monke
     monkeypatch.setitem(retention._kinds, "automatic_actions", broken)
     gone = retention.sweep()
     assert (gone["drains"], "automatic_actions" in gone) == (1, False)
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_database_that_is_gone_ends_the_sweep_and_a_busy_one_leaves_a_kind_for_later(
+    gone: bool, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def busy(before: datetime) -> QuerySet[Any]:
+        raise OperationalError("terminating connection")
+
+    monkeypatch.setitem(retention._kinds, "drift", busy)
+    monkeypatch.setattr(connection, "is_usable", lambda: not gone)
+    with pytest.raises(OperationalError) if gone else nullcontext():
+        assert "drift" not in retention.sweep()
+    assert not [one for one in caplog.records if one.exc_info]
 
 
 @pytest.mark.parametrize(
