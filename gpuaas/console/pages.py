@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Final, Protocol, TypeVar
 
 from django import forms
 from django.contrib import messages
 from django.db.models import Q
+from django.http import HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse
 
 from gpuaas.config import Config
 from gpuaas.console.actions import Offered
-from gpuaas.console.acts import SeenForm
+from gpuaas.console.acts import Again, SeenForm
 from gpuaas.console.permissions import PAGES
 from gpuaas.kernel import errors
 from gpuaas.ui.forms import refuse
@@ -22,12 +24,28 @@ from gpuaas.ui.pages import OperatorView
 from placement.domain.compared import FIRST_CHOICE
 from placement.models import Allocation, CleanupOverride, Node
 from placement.states import AllocationState, ClaimState, NodeState, ResidueState
-from tenants.errors import SecondFactorNeeded
+from tenants.errors import PreviewStale, SecondFactorNeeded
 from tenants.models import QuotaIncrease, Tenant
 from tenants.selectors import tenants_of
 from tenants.states import IncreaseState, TenantState
 
+CHANGED: Final = "What it touches has changed. Look at it again."
 _ENVIRONMENT = "demo" if Config.from_env().demo else ""
+
+
+class Preview(Protocol):
+    """What a change would touch, before it is made."""
+
+    @property
+    def changes(self) -> Sequence[object]:
+        """What is otherwise; empty when nothing is."""
+
+    @property
+    def digest(self) -> str:
+        """What a confirmation names."""
+
+
+Seen = TypeVar("Seen", bound=Preview)
 
 
 def in_words(decision: dict[str, Any]) -> dict[str, Any]:
@@ -75,8 +93,44 @@ class ConsolePage(OperatorView):
         if form.looked_at(digest):
             return True
         if form.cleaned_data["seen"]:
-            messages.warning(self.request, "What it touches has changed. Look at it again.")
+            messages.warning(self.request, CHANGED)
         return False
+
+    def looked_and_kept(
+        self,
+        form: SeenForm,
+        *,
+        look: Callable[[], Seen],
+        keep: Callable[[dict[str, Any]], object],
+        show: Callable[[Seen | None, int], HttpResponse],
+        unchanged: str,
+    ) -> HttpResponse | None:
+        """First what it touches, then, for exactly that, ``keep`` it; None once that was done.
+
+        ``show`` is the page with the form, and with what it touches where that is known.
+        """
+        found: list[Seen] = []
+        if not self.attempt(form, lambda _given: found.append(look())):
+            return show(None, 400)
+        [seen] = found
+        if not seen.changes:
+            form.add_error(None, unchanged)
+            return show(seen, 400)
+        if not self.confirmed(form, seen.digest):
+            return show(seen, 200)
+
+        def exactly_that(given: dict[str, Any]) -> None:
+            try:
+                keep(given)
+            except PreviewStale as stale:
+                raise Again from stale
+
+        try:
+            done = self.attempt(form, exactly_that)
+        except Again:
+            messages.warning(self.request, CHANGED)
+            return redirect(self.request.path)
+        return None if done else show(seen, 400)
 
     @property
     def only_reads(self) -> str:

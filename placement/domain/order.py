@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 WHOLE_NODE = 0
@@ -38,3 +40,24 @@ class AllocationOrder:
     apart: bool = False
     own: str = ""
     max_duration_s: int | None = None
+
+
+def order_of_spec(
+    spec: Mapping[str, Any], *, sku: str, slots: int | None, **members: Any
+) -> AllocationOrder:
+    """The order that a request or a workload keeps in its ``spec``, and beside it."""
+    return AllocationOrder(
+        sku=sku,
+        slots=slots,
+        image=spec.get("image", ""),
+        ssh_key_ids=tuple(UUID(key) for key in spec.get("ssh_keys", [])),
+        zones=tuple(spec.get("zones", [])),
+        datasets=tuple(spec.get("datasets", [])),
+        storage=tuple(spec.get("storage", [])),
+        sharing=spec.get("sharing", ""),
+        together=spec.get("together", ""),
+        close=spec.get("close", ""),
+        apart=spec.get("apart", False),
+        own=spec.get("own", ""),
+        **members,
+    )

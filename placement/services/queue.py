@@ -21,7 +21,7 @@ from gpuaas.kernel import clock, notify, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ConcurrentUpdate, ProductError, error_for
 from gpuaas.kernel.transitions import advance
-from placement.domain.order import AllocationOrder
+from placement.domain.order import order_of_spec
 from placement.models import Pool
 from placement.services import requests
 from placement.services.bundle import Item
@@ -125,22 +125,13 @@ def _heads(pool: str, limit: int, *, lock: bool, after: After = FIRST) -> list[A
 
 def _ask(row: AdmissionRequest) -> Ask:
     sku: str = row.sku_name  # type: ignore[attr-defined]  # a column of _HEADS
-    order = AllocationOrder(
+    order = order_of_spec(
+        row.spec,
         sku=sku,
         slots=row.slots or None,
         name=row.spec.get("name", ""),
-        image=row.spec.get("image", ""),
-        ssh_key_ids=tuple(UUID(key) for key in row.spec.get("ssh_keys", [])),
         wait=True,
         tier=row.spec.get("tier", ""),
-        zones=tuple(row.spec.get("zones", [])),
-        datasets=tuple(row.spec.get("datasets", [])),
-        storage=tuple(row.spec.get("storage", [])),
-        sharing=row.spec.get("sharing", ""),
-        together=row.spec.get("together", ""),
-        close=row.spec.get("close", ""),
-        apart=row.spec.get("apart", False),
-        own=row.spec.get("own", ""),
         max_duration_s=row.spec.get("max_duration_s"),
         band=row.spec.get("band"),
     )

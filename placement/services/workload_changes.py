@@ -14,7 +14,7 @@ from admission.states import RequestState, WorkloadState
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import NotFound
 from gpuaas.kernel.scope import platform_scope
-from placement.domain.order import AllocationOrder
+from placement.domain.order import AllocationOrder, order_of_spec
 from placement.models import Allocation
 from placement.services import requests
 from placement.services.allocations import Plan, plan_of
@@ -63,21 +63,7 @@ class ChangePlan:
 
 def order_of(row: Workload, **changes: Any) -> AllocationOrder:
     """The order for one more allocation of a workload, with some members otherwise."""
-    made = AllocationOrder(
-        sku=row.sku.name,
-        slots=row.slots or None,
-        name=row.name,
-        image=row.spec.get("image", ""),
-        ssh_key_ids=tuple(UUID(key) for key in row.spec.get("ssh_keys", [])),
-        zones=tuple(row.spec.get("zones", [])),
-        datasets=tuple(row.spec.get("datasets", [])),
-        storage=tuple(row.spec.get("storage", [])),
-        sharing=row.spec.get("sharing", ""),
-        together=row.spec.get("together", ""),
-        close=row.spec.get("close", ""),
-        apart=row.spec.get("apart", False),
-        own=row.spec.get("own", ""),
-    )
+    made = order_of_spec(row.spec, sku=row.sku.name, slots=row.slots or None, name=row.name)
     return replace(made, **changes)
 
 

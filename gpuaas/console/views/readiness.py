@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from gpuaas.console.acts import Again, SeenForm
+from gpuaas.console.acts import SeenForm
 from gpuaas.console.pages import ConsolePage
 from gpuaas.ui.frame import Crumb
 from placement.domain.readiness import CAPABILITIES, CHECKS
@@ -21,7 +21,6 @@ from placement.selectors.readiness_terms import (
     readiness_terms_now,
 )
 from placement.services import readiness_terms as service
-from tenants.errors import PreviewStale
 
 ALWAYS = "always"
 _TIME = re.compile(r"([1-9][0-9]{0,8})([smhd])")
@@ -150,37 +149,20 @@ class ReadinessTermsPage(ConsolePage):
         """First whom it moves; then, for exactly that, set it."""
         now = readiness_terms_now(family)
         form = ReadinessForm(request.POST)
-        found: list[service.TermsPreview] = []
-
-        def look(_given: dict[str, Any]) -> None:
-            found.append(service.readiness_terms_preview(family=family, **form.given()))
-
-        if not self.attempt(form, look):
-            return self.show(now, form, status=400)
-        if not found[0].changes:
-            form.add_error(None, "No term is different from what holds.")
-            return self.show(now, form, found[0], 400)
-        if not self.confirmed(form, found[0].digest):
-            return self.show(now, form, found[0])
-        try:
-            done = self.attempt(form, lambda given: self.keep(family, form, given))
-        except Again:
-            messages.warning(request, "Whom it moves has changed. Look at it again.")
-            return redirect("console:readiness-terms-one", family)
-        if not done:
-            return self.show(now, form, found[0], 400)
-        messages.success(request, "The terms hold; the hosts are judged within ten seconds.")
-        return redirect("console:readiness-terms-one", family)
-
-    def keep(self, family: str, form: ReadinessForm, given: dict[str, Any]) -> None:
-        """Raises what the service raises, and Again."""
-        try:
-            service.readiness_terms_set(
+        answer = self.looked_and_kept(
+            form,
+            look=lambda: service.readiness_terms_preview(family=family, **form.given()),
+            keep=lambda given: service.readiness_terms_set(
                 family=family,
                 seen=given["seen"],
                 reason=given["reason"],
                 actor=self.actor,
                 **form.given(),
-            )
-        except PreviewStale as stale:
-            raise Again from stale
+            ),
+            show=lambda preview, status: self.show(now, form, preview, status),
+            unchanged="No term is different from what holds.",
+        )
+        if answer is not None:
+            return answer
+        messages.success(request, "The terms hold; the hosts are judged within ten seconds.")
+        return redirect("console:readiness-terms-one", family)

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from gpuaas.console.acts import Again, ReasonForm, SeenForm, Words
+from gpuaas.console.acts import ReasonForm, SeenForm, Words
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import errors
 from gpuaas.ui.amounts import Whole
@@ -18,7 +18,6 @@ from gpuaas.ui.frame import Crumb
 from placement.domain.terms import Alone
 from placement.selectors.terms import TermsNow, scoring_list, terms_list, terms_now
 from placement.services import terms
-from tenants.errors import PreviewStale
 from tenants.models import Tenant
 
 ALONE_TITLES = {
@@ -139,41 +138,24 @@ class PlacementTermsPage(ConsolePage):
         self.about = terms.about_of(noun, name)
         now = terms_now(self.about)
         form = TermsForm(request.POST)
-        found: list[terms.TermsPreview] = []
-
-        def look(_given: dict[str, Any]) -> None:
-            found.append(terms.terms_preview(noun=noun, name=name, **form.given()))
-
-        if not self.attempt(form, look):
-            return self.show(now, form, status=400)
-        if not found[0].changes:
-            form.add_error(None, "No term is different from what holds.")
-            return self.show(now, form, found[0], 400)
-        if not self.confirmed(form, found[0].digest):
-            return self.show(now, form, found[0])
-        try:
-            done = self.attempt(form, lambda given: self.keep(noun, name, form, given))
-        except Again:
-            messages.warning(request, "What it touches has changed. Look at it again.")
-            return redirect("console:placement-terms-one", noun, name)
-        if not done:
-            return self.show(now, form, found[0], 400)
-        messages.success(request, "The terms hold from now on; what runs keeps its promises.")
-        return redirect("console:placement-terms-one", noun, name)
-
-    def keep(self, noun: str, name: str, form: TermsForm, given: dict[str, Any]) -> None:
-        """Raises what the service raises, and Again."""
-        try:
-            terms.terms_set(
+        answer = self.looked_and_kept(
+            form,
+            look=lambda: terms.terms_preview(noun=noun, name=name, **form.given()),
+            keep=lambda given: terms.terms_set(
                 noun=noun,
                 name=name,
                 seen=given["seen"],
                 reason=given["reason"],
                 actor=self.actor,
                 **form.given(),
-            )
-        except PreviewStale as stale:
-            raise Again from stale
+            ),
+            show=lambda preview, status: self.show(now, form, preview, status),
+            unchanged="No term is different from what holds.",
+        )
+        if answer is not None:
+            return answer
+        messages.success(request, "The terms hold from now on; what runs keeps its promises.")
+        return redirect("console:placement-terms-one", noun, name)
 
 
 class ScoringPage(ConsolePage):

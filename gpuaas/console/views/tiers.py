@@ -13,14 +13,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from gpuaas.console.acts import Again, ReasonForm, SeenForm
+from gpuaas.console.acts import ReasonForm, SeenForm
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel.models import Event
 from gpuaas.ui.amounts import Whole
 from gpuaas.ui.frame import Crumb
 from placement.selectors import leases_of_tier
 from tenants.domain.tiers import ISOLATIONS, PREEMPTIONS, TERMS, Preview
-from tenants.errors import PreviewStale
 from tenants.models import SlaTier, Tenant, TierVersion
 from tenants.services.tiers import (
     NEW_TIER,
@@ -216,40 +215,23 @@ class TierPage(ConsolePage):
         """First whom it touches; then, for exactly that, keep the next version."""
         tier = tier_named(name)
         form = ChangeForm(request.POST)
-        found: list[Preview] = []
-
-        def look(_given: dict[str, Any]) -> None:
-            running = leases_of_tier(name)
-            found.append(tier_change_preview(name=name, terms=form.terms(), running=running))
-
-        if not self.attempt(form, look):
-            return self.show(tier, form, status=400)
-        preview = found[0]
-        if not preview.changes:
-            form.add_error(None, "No term is different from the version in force.")
-            return self.show(tier, form, preview, 400)
-        if not self.confirmed(form, preview.digest):
-            return self.show(tier, form, preview)
-        try:
-            done = self.attempt(form, lambda given: self.keep(name, form, given))
-        except Again:
-            messages.warning(request, "What it touches has changed. Look at it again.")
-            return redirect("console:tier", name)
-        if not done:
-            return self.show(tier, form, preview, 400)
-        messages.success(request, "The next version is in force.")
-        return redirect("console:tier", name)
-
-    def keep(self, name: str, form: ChangeForm, given: dict[str, Any]) -> None:
-        """Raises what the service raises, and Again."""
-        try:
-            tier_change(
+        answer = self.looked_and_kept(
+            form,
+            look=lambda: tier_change_preview(
+                name=name, terms=form.terms(), running=leases_of_tier(name)
+            ),
+            keep=lambda given: tier_change(
                 name=name,
                 terms=form.terms(),
                 running=leases_of_tier(name),
                 seen=given["seen"],
                 reason=given["reason"],
                 actor=self.actor,
-            )
-        except PreviewStale as stale:
-            raise Again from stale
+            ),
+            show=lambda preview, status: self.show(tier, form, preview, status),
+            unchanged="No term is different from the version in force.",
+        )
+        if answer is not None:
+            return answer
+        messages.success(request, "The next version is in force.")
+        return redirect("console:tier", name)
