@@ -19,6 +19,7 @@ MAX_LIST: Final = 64
 MAX_STRING: Final = 200
 BUDGET_S: Final = 0.02
 """The measured time that one rule may take; the bounds keep the worst case far below."""
+TRIES: Final = 2
 
 NAMES: Final = frozenset({"action", "tenant", "request", "quota", "time"})
 FUNCTIONS: Final = frozenset(
@@ -170,13 +171,20 @@ def trouble_after(expression: str, used: References) -> str:
 def ask(
     rule: Rule, seen: Mapping[str, Any], timer: Callable[[], float] | None = None
 ) -> Answer | None:
-    """What one rule says against the facts: nothing, that it forbids, or that it is broken."""
-    began = timer() if timer else 0.0
-    try:
-        said = rule.check(seen)
-    except Exception as error:  # Whatever goes wrong inside a rule is the rule's failure.
-        return Answer(rule.name, rule.version, True, f"{type(error).__name__}: {error}"[:300])
-    if timer and timer() - began > BUDGET_S:
+    """What one rule says against the facts: nothing, that it forbids, or that it is broken.
+
+    A rule over its time is asked once more, and is broken when it is over it again: what the
+    interpreter does for itself in between, such as collecting garbage, is not the rule's cost.
+    """
+    for _ in range(TRIES):
+        began = timer() if timer else 0.0
+        try:
+            said = rule.check(seen)
+        except Exception as error:  # Whatever goes wrong inside a rule is the rule's failure.
+            return Answer(rule.name, rule.version, True, f"{type(error).__name__}: {error}"[:300])
+        if timer is None or timer() - began <= BUDGET_S:
+            break
+    else:
         return Answer(rule.name, rule.version, True, f"took longer than {BUDGET_S * 1000:g} ms")
     if said is True:
         return Answer(

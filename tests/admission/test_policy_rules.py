@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import count
 from typing import Any
 
 import pytest
@@ -140,12 +141,19 @@ def test_a_rule_that_cannot_be_asked_forbids_with_its_name_and_others_still_deci
 
 
 def test_a_rule_that_takes_longer_than_its_budget_counts_as_broken() -> None:
-    ticks = iter([0.0, BUDGET_S * 2])
+    ticks = count(step=BUDGET_S * 2)
     rule = rules.compiled(PolicyRule(name="slow", rule_version=1, expression="false", actions=[]))
     answer = ask(rule, SAMPLE, lambda: next(ticks))
     assert answer is not None
     assert answer.broken
     assert "longer" in answer.detail
+
+
+def test_a_rule_held_up_once_by_the_interpreter_is_asked_again_and_believed() -> None:
+    ticks = iter([0.0, BUDGET_S * 2, 1.0, 1.0 + BUDGET_S / 2])
+    rule = rules.compiled(PolicyRule(name="fine", rule_version=1, expression="false", actions=[]))
+    assert ask(rule, SAMPLE, lambda: next(ticks)) is None
+    assert list(ticks) == []
 
 
 @pytest.mark.django_db(transaction=True)
