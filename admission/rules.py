@@ -22,7 +22,7 @@ from gpuaas.kernel import clock
 
 MEASURED_TIMES = 5
 _active: dict[str, tuple[Rule, ...]] = {"": ()}
-"""Compiled rules by stamp; a stamp names versions, and a version never changes."""
+"""Compiled rules by stamp; a stamp names rows, and a row's rule never changes."""
 KEPT_STAMPS = 16
 
 
@@ -102,19 +102,17 @@ def checked(row: PolicyRule) -> tuple[Rule, int]:
 
 
 def active(stamp: str) -> tuple[Rule, ...]:
-    """The rules that a stamp names, by name. ``stamp`` is ``name:version`` joined by spaces.
+    """The rules that a stamp names, by name. ``stamp`` is their rows' ids, joined by spaces.
 
     The stamp is read with the facts of each decision, so a rule holds from the moment it is
-    switched on, in every process; only a stamp not met before costs a query.
+    switched on, in every process; only a stamp not met before costs a query. A row is one
+    version of a rule; ids, since a restored database may give a name and version again.
     """
     found = _active.get(stamp)
     if found is None:
-        wanted = [part.rsplit(":", 1) for part in stamp.split(" ")]
-        rows = {
-            (row.name, row.rule_version): row
-            for row in PolicyRule.objects.filter(name__in=[name for name, _ in wanted])
-        }
-        found = tuple(compiled(rows[name, int(version)]) for name, version in wanted)
+        wanted = stamp.split(" ")
+        rows = {str(row.pk): row for row in PolicyRule.objects.filter(pk__in=wanted)}
+        found = tuple(compiled(rows[pk]) for pk in wanted)
         if len(_active) >= KEPT_STAMPS:
             forget()
         _active[stamp] = found
@@ -124,9 +122,7 @@ def active(stamp: str) -> tuple[Rule, ...]:
 def stamp_now() -> str:
     """The stamp of the rules that are active now, as the facts of a placement bring it."""
     rows = PolicyRule.objects.filter(state=PolicyState.ACTIVE).order_by("name")
-    return " ".join(
-        f"{name}:{version}" for name, version in rows.values_list("name", "rule_version")
-    )
+    return " ".join(str(pk) for pk in rows.values_list("pk", flat=True))
 
 
 def forget() -> None:
@@ -136,5 +132,5 @@ def forget() -> None:
 
 
 def version_of(stamp: str) -> str:
-    """The digest of the active rules' names and versions; empty when there are none."""
+    """The digest of the active rules' versions; empty when there are none."""
     return hashlib.sha256(stamp.encode()).hexdigest()[:16] if stamp else ""

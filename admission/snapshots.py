@@ -28,7 +28,7 @@ SELECT ask.i, t.id AS tenant_id, t.state AS tenant_state, t.slug, tier.id AS tie
              WHERE n.tenant_id = t.id AND n.sku_id = s.id
                AND (n.until IS NULL OR n.until > statement_timestamp())) AS entitled,
        tier.preemption,
-       coalesce((SELECT string_agg(r.name || ':' || r.rule_version, ' ' ORDER BY r.name)
+       coalesce((SELECT string_agg(r.id::text, ' ' ORDER BY r.name)
                    FROM admission_policyrule r WHERE r.state = 'active'), '') AS policy_stamp,
        to_char(statement_timestamp() AT TIME ZONE 'UTC', 'HH24')::int AS hour,
        extract(isodow FROM statement_timestamp() AT TIME ZONE 'UTC')::int AS weekday,

@@ -173,7 +173,7 @@ def test_a_rule_decides_from_its_activation_to_its_retirement() -> None:
     assert "four slots" in refused.value.detail
     assert QuotaCounter.objects.get(tenant=acme.tenant).used_milli == used
     decision = Decision.objects.get(pk=refused.value.facts["decision"])
-    assert decision.policy_version == rules.version_of("not-so-big:1")
+    assert decision.policy_version == rules.version_of(str(rule.pk))
     assert decision.facts["request"]["slots"] == 5
     policy_retire(rule_id=rule.pk, reason="over", actor=OPERATOR)
     with pytest.raises(SkuUnavailable):
