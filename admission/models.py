@@ -221,3 +221,33 @@ class Decision(Base):
 
     def __str__(self) -> str:
         return f"{self.verdict} {self.code}"
+
+
+class DecisionTotal(Base):
+    """How many decisions of one kind there were, up to the moment of ``DecisionsCounted``."""
+
+    action = models.CharField(max_length=32)
+    verdict = models.CharField(max_length=8)
+    code = models.CharField(max_length=64, blank=True)
+    count = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["action", "verdict", "code"], name="one_total_of_each"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.verdict} {self.code}: {self.count}"
+
+
+class DecisionsCounted(Base):
+    """Up to when decisions are in the totals: one row, locked by whoever counts."""
+
+    one = models.BooleanField(default=True, unique=True)
+    until = models.DateTimeField()
+
+    class Meta:
+        verbose_name_plural = "decisions counted"
+
+    def __str__(self) -> str:
+        return f"until {self.until:%Y-%m-%d %H:%M:%S}"

@@ -16,7 +16,8 @@ from prometheus_client.registry import CollectorRegistry
 from rest_framework.request import Request
 
 from admission.domain.outcome import outcome_of
-from admission.models import AdmissionRequest, Decision
+from admission.models import AdmissionRequest
+from admission.totals import decision_totals
 from gpuaas.api.base import OperatorView
 from gpuaas.api.permissions import Rule, admit
 from gpuaas.kernel import clock
@@ -36,13 +37,14 @@ from placement.models import (
     Pool,
 )
 from placement.services.fragmentation import fragmentation_list, part_fragmentation_list
-from placement.states import WindowState
+from placement.states import AllocationState, WindowState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Collector:
-    """A fixed number of grouped queries, whatever the fleet's size. No label names a tenant."""
+    """A fixed number of grouped queries, whatever the fleet's size, over what stands now and not
+    over what was. No label names a tenant."""
 
     def collect(self) -> Iterator[Metric]:
         """Every family."""
@@ -112,9 +114,12 @@ class Collector:
 
     def _allocations(self) -> Metric:
         family = GaugeMetricFamily(
-            "gpuaas_allocations", "Allocations by shape and state", labels=["shape", "state"]
+            "gpuaas_allocations",
+            "Allocations that are not released, by shape and state",
+            labels=["shape", "state"],
         )
-        rows = Allocation.objects.values_list("shape", "state").annotate(n=Count("pk"))
+        standing = Allocation.objects.exclude(state=AllocationState.RELEASED)
+        rows = standing.values_list("shape", "state").annotate(n=Count("pk"))
         for shape, state, count in rows.order_by("shape", "state"):
             family.add_metric([shape, state], count)
         return family
@@ -126,8 +131,7 @@ class Collector:
             labels=["workflow", "outcome", "code"],
         )
         counts: Counter[tuple[str, str, str]] = Counter()
-        rows = Decision.objects.values_list("request__action", "verdict", "code")
-        for action, verdict, code, count in rows.annotate(n=Count("pk")):
+        for (action, verdict, code), count in decision_totals().items():
             counts[action, outcome_of(verdict, code), code] += count
         for labels, count in sorted(counts.items()):
             family.add_metric(list(labels), count)
@@ -205,7 +209,9 @@ class Collector:
         family = GaugeMetricFamily(
             "gpuaas_workflow_runs", "Runs that have not ended", labels=["workflow", "state"]
         )
-        rows = WorkflowRun.objects.exclude(state__in=ENDED).values_list("kind", "state")
+        # A run that has not ended is due some time: of these there is an index.
+        standing = WorkflowRun.objects.filter(due_at__isnull=False).exclude(state__in=ENDED)
+        rows = standing.values_list("kind", "state")
         for kind, state, count in rows.annotate(n=Count("pk")).order_by("kind", "state"):
             family.add_metric([kind, state], count)
         return family
