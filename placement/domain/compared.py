@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 FIRST_CHOICE = "; first choice "
+_REACHED: Final = {
+    "direct": "GPUs linked directly",
+    "hop": "GPUs linked over GPUs of the set",
+    "pcie": "GPUs not all linked",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,8 @@ def _place(numbers: Mapping[str, Any], names: Mapping[int, str]) -> str:
     ]
     spans = [part for part in parts if not part.startswith("0 ")]
     words = [f"spans {', '.join(spans)}"] if spans else ["a whole node"]
+    if "nvlink_reach" in numbers:
+        words.append(_linked(numbers))
     if "left_on_node" in numbers:
         words.append(f"leaves {_count(numbers['left_on_node'], 'slot')} free on the node")
     lost = numbers.get("room_lost_milli")
@@ -91,6 +98,15 @@ def _place(numbers: Mapping[str, Any], names: Mapping[int, str]) -> str:
         return said
     slots = ", ".join(map(str, numbers.get("slots", [])))
     return f"{names.get(num, f'node {num}')}, slots {slots}: {said}"
+
+
+def _linked(numbers: Mapping[str, Any]) -> str:
+    how = _REACHED.get(numbers["nvlink_reach"], str(numbers["nvlink_reach"]))
+    links, least = numbers.get("nvlink_links", 0), numbers.get("nvlink_bottleneck", 0)
+    if not links:
+        return how
+    said = f"{how}, {_count(links, 'link')} in all"
+    return f"{said}, {least} between the two joined worst" if least else said
 
 
 def _gpu_part(numbers: Mapping[str, Any], names: Mapping[int, str]) -> str:

@@ -1,11 +1,21 @@
 """Where does it fit, and which slots are the best?  Pure, over frozen node snapshots.
 
-Documented order, smaller first. On one host, of the slots that are open to the request: NUMA
-nodes spanned, PCIe switches spanned, NVLink domains spanned, free slots left in the NUMA nodes
-that are touched (use what is already broken), the slots' own indices. Between hosts: the same
-three spans, the room that it costs usual requests (placement.domain.lookahead), free slots left
-in the NUMA nodes that are touched, free slots left on the host, the slots' indices, the host's
-number.
+Documented order, the better first. On one host, of the slots that are open to the request:
+
+1.  how far NVLink reaches: any two have a direct link, it leads over GPUs of the set, or not at all
+2.  the links of the narrowest way between two of them (placement.domain.links), more first
+3.  NUMA nodes spanned
+4.  direct links among them in all, more first
+5.  PCIe switches spanned
+6.  NVLink domains spanned
+7.  direct links between them and free slots that are left behind (break no pair that is whole)
+8.  free slots left in the NUMA nodes that are touched (use what is already broken)
+9.  the slots' own indices
+
+Between hosts: the first six, the room that it costs usual requests (placement.domain.lookahead),
+free slots left in the NUMA nodes that are touched, free slots left on the host, the slots'
+indices, the host's number. Where GPUs see each other alike, or links were not read, 1, 2, 4 and 7
+tell no set of a host from another.
 
 A part of a cut slot (placement.domain.parts) has an order of its own; which slots are open to it
 follows the same promises.
@@ -23,13 +33,15 @@ from heapq import heappop, heappush
 from operator import itemgetter
 from uuid import UUID
 
+from placement.domain.links import REACHES, cut
 from placement.domain.lookahead import Lookahead
 from placement.domain.parts import CutState, Part, PartAsk, choice_of, cut_after
-from placement.domain.spans import indices, listed, sets
+from placement.domain.spans import Spans, indices, listed, sets, spans_of
 from placement.domain.terms import FREE, Alone, Own, Terms
-from placement.domain.wiring import beside, groups, numa_masks
+from placement.domain.wiring import beside, numa_masks
 
 USUAL = Lookahead()
+_SPANS = len(Spans._fields)
 NO_WISH = -1
 """Which of a request's wishes about its place is met here, where it has none."""
 
@@ -106,19 +118,27 @@ class Option:
                 "gpu_part": str(self.part),
                 "left_milli": self.score[0],
             }
-        names = (
-            "numa_nodes",
-            "switches",
-            "nvlink_domains",
-            "room_lost_milli",
-            "left_in_numa",
-            "left_on_node",
-        )
-        return {
+        spans = Spans(*self.score[:_SPANS])
+        names = ("room_lost_milli", "left_in_numa", "left_on_node")
+        told = {
             "node_num": self.num,
             "slots": indices(self.mask),
-            **dict(zip(names, self.score, strict=False)),
+            "numa_nodes": spans.numa,
+            "switches": spans.switches,
+            "nvlink_domains": spans.domains,
+            **dict(zip(names, self.score[_SPANS:], strict=False)),
         }
+        if spans.reach or spans.narrow:
+            # Otherwise it is one slot, the whole node, or nobody read the links.
+            told["nvlink_reach"] = REACHES[spans.reach]
+            told["nvlink_bottleneck"] = -spans.narrow
+            told["nvlink_links"] = -spans.apart
+        return told
+
+    @property
+    def left_on_node(self) -> int:
+        """Free slots that a slot set leaves on its node."""
+        return self.score[_SPANS + 2]
 
 
 def open_mask(place: Place, want: Want) -> int:
@@ -170,17 +190,16 @@ def _greedy(layout: str, free: int, size: int) -> int:
 
 
 @lru_cache(maxsize=65536)
-def _best_mask(
-    layout: str, free: int, usable: int, size: int
-) -> tuple[tuple[int, int, int], int] | None:
+def _best_mask(layout: str, free: int, usable: int, size: int) -> tuple[Spans, int] | None:
     """The best slot set of one node with this layout and these free slots, of the usable ones."""
-    best: tuple[tuple[int, ...], tuple[int, int, int], int] | None = None
+    best: tuple[tuple[int, ...], Spans, int] | None = None
     for spread, mask in sets(layout, size):
         if mask & ~usable:
             continue
         if best is not None and spread > best[1]:
             break
-        key = (_left_in_numa(layout, free, mask), *indices(mask))
+        broken = cut(layout, mask, free & ~mask)
+        key = (broken, _left_in_numa(layout, free, mask), *indices(mask))
         if best is None or key < best[0]:
             best = (key, spread, mask)
     return None if best is None else (best[1], best[2])
@@ -193,17 +212,12 @@ def _best(
     """Score (without the node's number) and slot set on any node that looks like this."""
     full = (1 << count) - 1
     if size == 0:
-        return ((0, 0, 0, 0, 0, 0), full) if count and usable == full else None
+        return ((*(0,) * _SPANS, 0, 0, 0), full) if count and usable == full else None
     if not 0 < size <= usable.bit_count():
         return None
     if not listed(count, size):
         mask = _greedy(layout, usable, size)
-        where = [groups(layout)[k] for k in indices(mask)]
-        spread = (
-            len({w[0] for w in where}),
-            len({w[1] for w in where}),
-            len({w[2] for w in where}),
-        )
+        spread = spans_of(layout, indices(mask))
     else:
         found = _best_mask(layout, free, usable, size)
         if found is None:

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations
 from math import comb
+from typing import NamedTuple
 
+from placement.domain.links import joined
 from placement.domain.wiring import groups
 
 MAX_ENUMERATED = 20_000
 """Above this many slot sets they are not listed."""
 
-Spans = tuple[int, int, int]
-"""NUMA nodes, PCIe switches and NVLink domains that a slot set touches."""
+
+class Spans(NamedTuple):
+    """What a slot set spans, in the order in which it counts; smaller is more compact.
+
+    ``reach`` is one of placement.domain.links.REACHES. ``narrow`` and ``apart`` are 0 less the
+    links of its narrowest way and less all of its direct links, so that more come first.
+    """
+
+    reach: int
+    narrow: int
+    numa: int
+    apart: int
+    switches: int
+    domains: int
+
+
+def spans_of(layout: str, chosen: Sequence[int]) -> Spans:
+    """What these slots span."""
+    where = groups(layout)
+    numa, switches, domains = (len({where[k][part] for k in chosen}) for part in range(3))
+    reach, narrowest, links = joined(layout, chosen)
+    return Spans(reach, -narrowest, numa, -links, switches, domains)
 
 
 def indices(mask: int) -> list[int]:
@@ -28,11 +51,10 @@ def listed(count: int, size: int) -> bool:
 @lru_cache(maxsize=4096)
 def sets(layout: str, size: int) -> tuple[tuple[Spans, int], ...]:
     """Every slot set of a size with what it spans, best first."""
-    where = groups(layout)
-    out = []
-    for chosen in combinations(range(len(where)), size):
-        spans = tuple(len({where[k][part] for k in chosen}) for part in range(3))
-        out.append(((spans[0], spans[1], spans[2]), sum(1 << k for k in chosen)))
+    out = [
+        (spans_of(layout, chosen), sum(1 << k for k in chosen))
+        for chosen in combinations(range(len(groups(layout))), size)
+    ]
     out.sort(key=lambda entry: (entry[0], indices(entry[1])))
     return tuple(out)
 

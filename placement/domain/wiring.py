@@ -1,10 +1,10 @@
 """Which slots of a host have a switch, an NVLink domain or a NIC in common?
 
-A layout says for each slot ``numa.switch.domain.nic``, joined by ``|``, with names that count
-within the host only. It comes from what the host discovered, never from its model. An empty
-part is unknown; a NIC of ``-`` is known to be none. Where one slot of a host has an NVLink
-domain the links were read, so that a slot without one is in none; where no slot has one,
-nothing is known.
+A layout says for each slot ``numa.switch.domain.nic.links``, joined by ``|``, with names that count
+within the host only; the links are for placement.domain.links. It comes from what the host
+discovered, never from its model. An empty part is unknown; a NIC of ``-`` is known to be none.
+Where one slot of a host has an NVLink domain the links were read, so that a slot without one is in
+none; where no slot has one, nothing is known.
 """
 
 from __future__ import annotations

@@ -134,9 +134,9 @@ class Node(Stateful):
     free_mask = models.BigIntegerField(default=0)
     exclusive_mask = models.BigIntegerField(default=0, help_text="Slots whose NIC is theirs alone.")
     layout = models.CharField(
-        max_length=800,
+        max_length=3200,
         blank=True,
-        help_text="numa.switch.domain.nic of each slot, joined by |.",
+        help_text="numa.switch.domain.nic.links of each slot, joined by |.",
     )
     schedulable = models.BooleanField(default=False)
     free_until = models.DateTimeField(

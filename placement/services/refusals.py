@@ -230,4 +230,4 @@ def _free_elsewhere(where: Target, item: Item) -> int:
     """Free slots of a node outside the places where it has to run, if it would fit there."""
     anywhere = replace(where, near=ANYWHERE, prefer=())
     options = found(anywhere, item.want, lookahead_of(anywhere), at_once=1, limit=1)
-    return options[0].score[5] + options[0].mask.bit_count() if options else 0
+    return options[0].left_on_node + options[0].mask.bit_count() if options else 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from gpuaas.kernel import clock
 from gpuaas.kernel.actor import Actor
@@ -15,6 +16,7 @@ from placement.domain.identity import (
     Difference,
     shared,
 )
+from placement.domain.links import links_between, with_links
 from placement.domain.wiring import NONE
 from placement.models import GpuDevice, Node, Slot
 from placement.models.inventory import NicMode
@@ -28,8 +30,12 @@ from placement.states import NodeState, SlotState
 OPEN = (SlotState.CANDIDATE, SlotState.VERIFIED)
 
 
-def layout_of(slots: Iterable[Slot]) -> tuple[str, int]:
-    """The node's compact layout (placement.domain.wiring) and its exclusive-NIC mask."""
+def layout_of(slots: Iterable[Slot], topology: Mapping[str, Any]) -> tuple[str, int]:
+    """The node's compact layout (placement.domain.wiring) and its exclusive-NIC mask.
+
+    ``topology`` is the last report, of which the links between GPUs are: nobody approves those.
+    """
+    slots = list(slots)
     parts: dict[int, str] = {}
     names: dict[str, int] = {}
     mask = 0
@@ -44,14 +50,43 @@ def layout_of(slots: Iterable[Slot]) -> tuple[str, int]:
         if slot.nic_mode == NicMode.EXCLUSIVE:
             mask |= 1 << slot.index
     last = max(parts, default=-1)
-    return "|".join(parts.get(k, "...") for k in range(last + 1)), mask
+    layout = "|".join(parts.get(k, "...") for k in range(last + 1))
+    return with_links(layout, _by_slot(slots, topology)), mask
+
+
+def _by_slot(
+    slots: Iterable[Slot], topology: Mapping[str, Any]
+) -> dict[tuple[int, int], int] | None:
+    """The links that were read, by pairs of slots."""
+    links = links_between(topology)
+    if links is None:
+        return None
+    at = {slot.gpu_uuid: slot.index for slot in slots}
+    return {
+        (min(at[one], at[other]), max(at[one], at[other])): count
+        for (one, other), count in links.items()
+        if one in at and other in at
+    }
+
+
+def links_take(node: Node) -> None:
+    """Bring the links of the node's layout to its last report; the caller saves both fields.
+
+    All else of a layout is as the slots were approved. What was decided by other links is decided
+    anew: the generation rises.
+    """
+    slots = Slot.objects.filter(node=node, index__lt=node.slot_count)
+    links = _by_slot(slots.exclude(state=SlotState.RETIRED), node.topology)
+    layout = with_links(node.layout, links)
+    if layout != node.layout:
+        node.layout, node.generation = layout, node.generation + 1
 
 
 def lay_out(node: Node) -> None:
     """Set the node's slot count, layout and mask as its slots now are; the caller saves them."""
     slots = list(Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED).order_by("index"))
     node.slot_count = max((slot.index for slot in slots), default=-1) + 1
-    node.layout, node.exclusive_mask = layout_of(slots)
+    node.layout, node.exclusive_mask = layout_of(slots, node.topology)
 
 
 def _elsewhere(node: Node, report: TopologyReport) -> set[str]:

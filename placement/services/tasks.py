@@ -47,7 +47,7 @@ from placement.node_tasks import (
 from placement.services.agents import node_actor
 from placement.services.burn_in import burn_in_failed, burn_in_over, burn_in_taken, burn_in_waits
 from placement.services.nodes import locked, refold
-from placement.services.slots import slots_take
+from placement.services.slots import links_take, slots_take
 from placement.states import LIVE, AllocationState, NodeState, TaskState
 
 LEASE_S = 60
@@ -439,7 +439,8 @@ def _discovered(node: Node, report: TopologyReport, actor: Actor) -> None:
     row.topology["findings"] += [
         {"code": "differs_from_inventory", "detail": text, "device": None} for text in differences
     ]
-    row.save(update_fields=["topology", "topology_at"])
+    links_take(row)
+    row.save(update_fields=["topology", "topology_at", "layout", "generation"])
     events.record(
         kind="placement.node.discovered",
         subject=row,

@@ -12,7 +12,7 @@ from nodeagent.topology.load import load_topology
 from nodeagent.topology.slots import topology_report
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
-LINKS = ("none", "pairs", "islands", "ring", "mesh", "switch", "some")
+LINKS = ("none", "pairs", "islands", "ring", "mesh", "switch", "some", "uneven", "worn")
 GPU, NIC, NVME, NVSWITCH = "0x030200", "0x020700", "0x010802", "0x068000"
 
 
@@ -20,6 +20,7 @@ class _Host:
     """One host while it is written."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.by = Random(seed)
         self.count = SIZES[seed % len(SIZES)]
         self.links = self.by.choice(LINKS)
@@ -47,16 +48,25 @@ class _Host:
             return [other for other in others if (other - k) % self.count in (1, self.count - 1)]
         if self.links == "some":
             return [other for other in others if (other + k) % 3 == 0]
+        if self.links == "uneven":
+            return [other for other in others if self.wide(k, other)]
         return others if self.links == "mesh" else []
+
+    def wide(self, k: int, other: int) -> int:
+        """How many links two GPUs have; an uneven mesh has none, one or two of each."""
+        return (k * other + k + other + self.seed) % 3 if self.links == "uneven" else 2
 
     def gpu(self, k: int) -> str:
         """One GPU with its links."""
         text = "".join(
-            f'<nvlink target="{self.addresses[other]}" count="2" tclass="{GPU}"/>'
+            f'<nvlink target="{self.addresses[other]}" count="{self.wide(k, other)}" '
+            f'tclass="{GPU}"/>'
             for other in self.linked(k)
         )
-        if self.links == "switch":
-            text = f'<nvlink target="" count="6" tclass="{NVSWITCH}"/>'
+        if self.links in ("switch", "worn"):
+            # Of a worn host, some ways to the switches are down.
+            count = 6 - (k % 3 == 1) if self.links == "worn" else 6
+            text = f'<nvlink target="" count="{count}" tclass="{NVSWITCH}"/>'
         return self.pci(GPU, self.addresses[k], f'<gpu dev="{k}">{text}</gpu>')
 
     def numa(self, number: int, gpus: list[int]) -> str:

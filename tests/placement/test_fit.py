@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Sequence
+from itertools import combinations, permutations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,19 @@ parts = st.tuples(*[st.sampled_from(["", "0", "1", "2"])] * 3).map(".".join)
 
 
 @st.composite
+def layouts(draw: st.DrawFn, count: int) -> str:
+    """Slots with wiring of any kind; links not read, even, or any number between any two."""
+    plain = draw(st.lists(parts.map("{}.".format), min_size=count, max_size=count))
+    how = draw(st.sampled_from(("unread", "even", "any", "any")))
+    if how == "even":
+        plain[0] += "." + draw(st.sampled_from(("*0", "*1", "*c")))
+    elif how == "any":
+        digits = [draw(st.text("0012c", min_size=k, max_size=k)) for k in range(count)]
+        plain = [f"{part}.{told}" for part, told in zip(plain, digits, strict=True)]
+    return "|".join(plain)
+
+
+@st.composite
 def places(draw: st.DrawFn, num: int | None = None) -> Place:
     """A node of one to eight slots, wired and used in any way."""
     count = draw(st.integers(1, 8))
@@ -26,7 +40,7 @@ def places(draw: st.DrawFn, num: int | None = None) -> Place:
         generation=draw(st.integers(0, 5)),
         free_mask=draw(st.integers(0, full)),
         slot_count=count,
-        layout="|".join(draw(st.lists(parts, min_size=count, max_size=count))),
+        layout=draw(layouts(count)),
         exclusive_mask=draw(st.integers(0, full)),
     )
 
@@ -37,20 +51,58 @@ fleets = st.lists(st.integers(1, 6), unique=True, max_size=6).flatmap(
 )
 
 
+def links_by_hand(layout: str) -> dict[tuple[int, int], int] | None:
+    """The links of any two slots, read off the layout; None where none were read."""
+    fields = [part.split(".") for part in layout.split("|")]
+    told = [field[4] if len(field) > 4 else "" for field in fields]
+    if not any(told):
+        return None
+    found = {}
+    for high in range(len(fields)):
+        for low in range(high):
+            domain = fields[low][2]
+            same = domain != "" and domain == fields[high][2]
+            even = int(told[0][1], 36) if told[0].startswith("*") else 0
+            count = even * same if told[0].startswith("*") else int(told[high][low], 36)
+            found[low, high] = found[high, low] = count
+    return found
+
+
+def joined_by_hand(layout: str, chosen: Sequence[int]) -> tuple[int, int, int]:
+    """Reach, the narrowest way and all links of a set: every way over every slot of it is tried."""
+    links = links_by_hand(layout)
+    if links is None or len(chosen) == 1:
+        return 0, 0, 0
+    wide = {pair: links[pair] for pair in permutations(chosen, 2)}
+    direct = all(wide.values())
+    total = sum(wide.values()) // 2
+    if direct:
+        return 0, min(wide.values()), total
+    for over in chosen:
+        for one, other in permutations(set(chosen) - {over}, 2):
+            wide[one, other] = max(wide[one, other], min(wide[one, over], wide[over, other]))
+    narrowest = min(wide.values())
+    return (1 if narrowest else 2), narrowest, total
+
+
 def by_hand(place: Place, want: Want) -> tuple[tuple[int, ...], int] | None:
     """Every slot set that fits, compared in the documented order, without any cleverness."""
     free = indices(place.free_mask)
     usable = [k for k in free if not want.exclusive_nic or place.exclusive_mask >> k & 1]
-    where = groups(place.layout)
+    where, links = groups(place.layout), links_by_hand(place.layout)
     inside = []
     for chosen in combinations(usable, want.slots):
         numas = {where[k][0] for k in chosen}
-        spans = (len(numas), len({where[k][1] for k in chosen}), len({where[k][2] for k in chosen}))
+        switches, domains = {where[k][1] for k in chosen}, {where[k][2] for k in chosen}
+        reach, narrowest, total = joined_by_hand(place.layout, chosen)
+        spans = (reach, -narrowest, len(numas), -total, len(switches), len(domains))
         left = [k for k in free if k not in chosen]
-        inside.append((spans, sum(where[k][0] in numas for k in left), chosen, len(left)))
+        cut = sum(links[k, other] for k in chosen for other in left) if links else 0
+        in_numa = sum(where[k][0] in numas for k in left)
+        inside.append((spans, cut, in_numa, chosen, len(left)))
     if not inside:
         return None
-    spans, in_numa, chosen, on_node = min(inside)
+    spans, _, in_numa, chosen, on_node = min(inside)
     mask = sum(1 << k for k in chosen)
     lost = AHEAD.growth(place.layout, place.slot_count, place.free_mask, mask)
     return (*spans, lost, in_numa, on_node, *chosen, place.num), mask
@@ -125,5 +177,5 @@ def test_a_node_with_very_many_slots_is_filled_numa_by_numa() -> None:
     place = Place(1, 0, (1 << 60) - 1, 60, layout)
     option = best_option(place, Want(15))
     assert isinstance(option, Option)
-    assert option.score[0] == 1
+    assert option.explained()["numa_nodes"] == 1
     assert len(indices(option.mask)) == 15

@@ -46,7 +46,7 @@ TENANTS = (UUID(int=1), UUID(int=2))
 def place_of(report: TopologyReport) -> Place:
     """The host as the engine sees it when all of it is free."""
     slots = [Slot(**slot_fields(one, one.index, 1), index=one.index) for one in report.slots]
-    layout, mask = layout_of(slots)
+    layout, mask = layout_of(slots, report.to_json())
     count = len(slots)
     return Place(1, 0, (1 << count) - 1, count, layout, mask, ())
 
