@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import random
+import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +18,13 @@ from placement.domain.packing import Host
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 GZIP: Final = b"\x1f\x8b"
-BEYOND: Final = "beyond the columns"
+WHOLE_NUMBER: Final = re.compile(r"([0-9]+)(?:\.0*)?")
+"""Tools that know one kind of number write 8 as 8.0."""
 MOST: Final = 2**53
+DIGITS: Final = 40
 MOST_GPUS: Final = 1024
+SEEDS: Final = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+MOST_SEEDS: Final = 10_000
 
 
 class TraceError(ValueError):
@@ -43,7 +49,7 @@ class Row:
 
     path: Path
     line: int
-    cells: dict[str, str | None]
+    cells: dict[str, str]
 
     def wrong(self, column: str, what: str) -> TraceError:
         """What is wrong with a cell."""
@@ -59,9 +65,10 @@ class Row:
     def whole(self, column: str, *, most: int = MOST) -> int:
         """A cell that is a whole number, of 0 to ``most``."""
         cell = self.text(column)
-        if not (cell.isascii() and cell.isdecimal()) or int(cell) > most:
-            raise self.wrong(column, f"{cell!r} is not a whole number of 0 to {most}")
-        return int(cell)
+        number = WHOLE_NUMBER.fullmatch(cell)
+        if number is None or len(number[1]) > DIGITS or int(number[1]) > most:
+            raise self.wrong(column, f"{cell[:40]!r} is not a whole number of 0 to {most}")
+        return int(number[1])
 
 
 def _text_of(path: Path) -> str:
@@ -69,41 +76,57 @@ def _text_of(path: Path) -> str:
     try:
         data = path.read_bytes()
         return (gzip.decompress(data) if data.startswith(GZIP) else data).decode("utf-8-sig")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise TraceError(path, f"it cannot be read: {error}") from error
     except UnicodeDecodeError as error:
         raise TraceError(path, f"it is not UTF-8 text: byte {error.start} is not") from error
 
 
 def _rows(path: Path, columns: Sequence[str], what: str) -> Iterator[Row]:
-    reader = csv.DictReader(_text_of(path).splitlines(), restkey=BEYOND)
-    if not reader.fieldnames:
-        raise TraceError(path, f"it is empty; line 1 names the columns {', '.join(columns)}")
-    missing = [name for name in columns if name not in reader.fieldnames]
-    if missing:
-        raise TraceError(path, f"it has no column {', '.join(missing)}", line=1)
-    found = False
-    for cells in reader:
-        found = True
-        if cells.pop(BEYOND, None):
-            raise TraceError(path, "it has more cells than line 1", line=reader.line_num)
-        yield Row(path, reader.line_num, cells)
+    """The lines below the heading; empty ones are passed over. Raises TraceError."""
+    lines = csv.reader(_text_of(path).splitlines(), strict=True)
+    try:
+        names = [name.strip().lower() for name in next((line for line in lines if any(line)), [])]
+        heading = lines.line_num
+        if not names:
+            raise TraceError(path, f"it is empty; line 1 names the columns {', '.join(columns)}")
+        missing = [name for name in columns if name not in names]
+        if missing:
+            said = f"it has no column {', '.join(missing)}; it has {', '.join(names)}"
+            raise TraceError(path, said, line=heading, column=missing[0])
+        twice = next((name for name in (*columns, "gpu_spec") if names.count(name) > 1), None)
+        if twice is not None:
+            raise TraceError(path, "two columns have this name", line=heading, column=twice)
+        found = False
+        for cells in lines:
+            if not any(cell.strip() for cell in cells):
+                continue
+            found = True
+            if any(cells[len(names) :]):
+                said = f"it has more cells than line {heading}"
+                raise TraceError(path, said, line=lines.line_num)
+            yield Row(path, lines.line_num, dict(zip(names, cells, strict=False)))
+    except csv.Error as error:
+        raise TraceError(path, f"it is not CSV: {error}", line=lines.line_num) from error
     if not found:
-        raise TraceError(path, f"there are no {what} below line 1")
+        raise TraceError(path, f"there are no {what} below line {heading}")
 
 
 def read_nodes(path: Path) -> list[Host]:
-    """The hosts of a file, all free, in its order. Raises TraceError."""
-    hosts = [
-        Host(
-            row.text("sn"),
-            row.text("model"),
-            row.whole("cpu_milli"),
-            row.whole("memory_mib"),
-            (WHOLE,) * row.whole("gpu", most=MOST_GPUS),
-        )
-        for row in _rows(path, NODE_COLUMNS, "hosts")
-    ]
+    """The hosts of a file, all free, in its order. Raises TraceError.
+
+    A host without GPUs needs no model; it takes tasks that ask for none.
+    """
+    hosts: list[Host] = []
+    seen: dict[str, int] = {}
+    for row in _rows(path, NODE_COLUMNS, "hosts"):
+        name, gpus = row.text("sn"), row.whole("gpu", most=MOST_GPUS)
+        first = seen.setdefault(name, row.line)
+        if first != row.line:
+            raise row.wrong("sn", f"{name!r} is the host of line {first} already")
+        model = row.text("model") if gpus else (row.cells.get("model") or "").strip()
+        cpu_milli, memory_mib = row.whole("cpu_milli"), row.whole("memory_mib")
+        hosts.append(Host(name, model, cpu_milli, memory_mib, (WHOLE,) * gpus))
     if not any(host.gpus for host in hosts):
         raise TraceError(path, "no host has a GPU", column="gpu")
     return hosts
@@ -122,7 +145,9 @@ def read_pods(path: Path) -> list[Bundle]:
 
 def _bundle(row: Row) -> Bundle:
     models = frozenset(part.strip() for part in (row.cells.get("gpu_spec") or "").split("|"))
-    gpus, milli = row.whole("num_gpu", most=MOST_GPUS), row.whole("gpu_milli", most=WHOLE)
+    gpus = row.whole("num_gpu", most=MOST_GPUS)
+    blank = not gpus and not (row.cells.get("gpu_milli") or "").strip()
+    milli = 0 if blank else row.whole("gpu_milli", most=WHOLE)
     try:
         return Bundle(row.whole("cpu_milli"), row.whole("memory_mib"), gpus, milli, models - {""})
     except ValueError as error:
@@ -156,11 +181,21 @@ def copies_until(pods: Sequence[Bundle], milli: float, seed: int) -> list[Bundle
 
 
 def seeds_of(text: str) -> list[int]:
-    """Seeds of a list of numbers and ranges such as ``42-51`` or ``1,2,5-7``."""
+    """Seeds of a list of numbers and ranges such as ``42-51`` or ``1,2,5-7``.
+
+    ValueError of what is neither, of a range that runs backwards, and of a seed given twice.
+    """
     seeds: list[int] = []
     for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        seeds += range(int(first), int(last or first) + 1)
-    if not seeds:
-        raise ValueError("no seed given")
+        bounds = SEEDS.fullmatch(part.strip())
+        if bounds is None:
+            raise ValueError(
+                f"{part!r} is no seed; give numbers and ranges such as 42-51 or 1,2,5-7"
+            )
+        first, last = int(bounds[1]), int(bounds[2] or bounds[1])
+        if not first <= last < first + MOST_SEEDS:
+            raise ValueError(f"{part!r} holds no seed, or more than {MOST_SEEDS}")
+        seeds += range(first, last + 1)
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"{text!r} names a seed twice")
     return seeds

@@ -234,6 +234,15 @@ def page(found: dict[str, list[Trace]], seeds: str) -> str:
     return "\n".join(parts)
 
 
+def _seeds(text: str) -> str:
+    """The text, once it is known to name seeds."""
+    try:
+        seeds_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -241,7 +250,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--nodes", type=Path, required=True, help="CSV of hosts")
     parser.add_argument("--pods", type=Path, nargs="+", required=True, help="CSVs of tasks")
-    parser.add_argument("--seeds", default="42-51", help="such as 42-51 or 1,2,5-7")
+    parser.add_argument("--seeds", default="42-51", type=_seeds, help="such as 42-51 or 1,2,5-7")
     parser.add_argument("--beside", action="store_true", help="run the other scores as well")
     parser.add_argument("--write", type=Path, help="write the tables to this file as well")
     return parser.parse_args(given)
@@ -250,6 +259,10 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 def measured(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, list[Trace]]:
     """All runs asked for, by the name of what was run; sides take turns on each sequence."""
     hosts = read_nodes(args.nodes)
+    names = [trace_of(path) for path in args.pods]
+    for path, name in zip(args.pods, names, strict=True):
+        if names.count(name) > 1:
+            raise TraceError(path, f"another file is of the trace {name} as well; rename one")
     sides = (OURS, *BESIDE) if args.beside else (OURS,)
     runs: dict[str, list[Run]] = {side.name: [] for side in sides}
     for path in args.pods:

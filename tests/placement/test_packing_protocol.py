@@ -60,7 +60,10 @@ HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("name,cpu_milli\np,1\n", "line 1: it has no column memory_mib, num_gpu, gpu_milli"),
+        (
+            "name,cpu_milli\np,1\n",
+            "line 1, column memory_mib: it has no column memory_mib, num_gpu",
+        ),
         ("", "it is empty; line 1 names the columns cpu_milli"),
         (HEAD, "there are no tasks below line 1"),
         (HEAD + "p,1,1,2,500,\n", "line 2, column gpu_milli: several GPUs are taken whole"),
@@ -72,6 +75,11 @@ HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
         (HEAD + "p,1,1,1\n", "line 2, column gpu_milli: it is empty or missing"),
         (HEAD + "p,1,1,1,1000,A,B,C\n", "line 2: it has more cells than line 1"),
         (HEAD + "p,1,1,0,0,\n", "column num_gpu: no task asks for a GPU"),
+        (HEAD + "p,1,1,1,\n", "line 2, column gpu_milli: it is empty or missing"),
+        (HEAD + "p,1,1,1,1" + 50 * "0" + ",\n", "line 2, column gpu_milli: '1000"),
+        (HEAD + 'p,1,1,1,"1000\n', "line 2: it is not CSV"),
+        (HEAD + "p,1,1,1," + 140_000 * "1" + "\n", "line 2: it is not CSV: field larger"),
+        ("memory_mib," + HEAD + "2,p,1,1,1,1000,\n", "line 1, column memory_mib: two columns"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_with_its_line_and_column(
@@ -99,10 +107,12 @@ def test_what_is_wrong_with_a_file_is_told_with_its_line_and_column(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("sn,cpu_milli\nn,1\n", "line 1: it has no column memory_mib, gpu, model"),
+        ("sn,cpu_milli\nn,1\n", "line 1, column memory_mib: it has no column memory_mib, gpu"),
         ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,two,A\n", "line 2, column gpu: 'two' is not"),
         ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,A\n", "column gpu: no host has a GPU"),
         ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,1,\n", "line 2, column model: it is empty"),
+        (NODES + "\nn1,1,1,1,A\n", "line 5, column sn: 'n1' is the host of line 3 already"),
+        (NODES.replace(",", ";"), "line 1, column sn: it has no column sn, cpu_milli, memory_mib"),
     ],
 )
 def test_what_is_wrong_with_the_hosts_is_told_as_well(text: str, said: str, tmp_path: Path) -> None:
@@ -132,6 +142,45 @@ def test_gzip_windows_line_ends_and_a_byte_order_mark_are_read_the_same(
     packed.write_bytes(gzip.compress(text))
     assert read_pods(windows) == read_pods(packed) == plain
     assert trace_of(packed) == "tiny"
+
+
+def test_columns_in_another_order_more_of_them_and_empty_lines_change_nothing(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    nodes, pods = tmp_path / "nodes_odd.csv", tmp_path / "pods_odd.csv"
+    lines = [line.split(",") for line in NODES.splitlines()]
+    odd = [f"{model}, more ,{gpu}.0,{sn}, {cpu},{mem}" for sn, cpu, mem, gpu, model in lines]
+    odd[0] = "Model, more ,gpu,SN, cpu_milli,memory_mib"
+    nodes.write_text("\n" + "\n\n".join(odd) + "\n,,,,,\n\n", encoding="utf-8")
+    pods.write_text(PODS.replace("p2,700,10,0,0", "p2,700,10,0,"), encoding="utf-8")
+    assert read_nodes(nodes) == read_nodes(files[0])
+    assert read_pods(pods) == read_pods(files[1])
+
+
+def test_hosts_without_gpus_need_no_model_and_take_what_asks_for_none(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.csv"
+    path.write_text(NODES + "n2,9000,900,0,\n", encoding="utf-8")
+    hosts = read_nodes(path)
+    assert hosts[2] == Host("n2", "", 9000, 900, ())
+    pods = [Bundle(9000, 900), *4 * [Bundle(1, 1, 1, 1000)]]
+    assert packing.run(hosts, pods, trace="odd", seed=1).dropped == {"1": 1}
+
+
+def test_a_packed_file_that_is_torn_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "pods.csv.gz"
+    packed = gzip.compress(PODS.encode())
+    for torn in (packed[:-12], packed[:14] + b"\xff\xff" + packed[16:], packed[:3]):
+        path.write_bytes(torn)
+        with pytest.raises(TraceError, match=r"pods\.csv\.gz: it cannot be read"):
+            read_pods(path)
+
+
+def test_two_files_of_one_trace_are_not_thrown_together(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--nodes", str(files[0]), "--seeds", "1", "--pods", str(files[1]), str(files[1])]
+    assert packing.main(given) == 2
+    assert "another file is of the trace tiny" in capsys.readouterr().err
 
 
 def test_what_fits_on_no_host_is_dropped_and_the_rest_is_placed(tmp_path: Path) -> None:
@@ -179,9 +228,19 @@ def test_seeds_are_numbers_and_ranges(text: str, seeds: list[int]) -> None:
     assert seeds_of(text) == seeds
 
 
-def test_seeds_that_run_backwards_are_none() -> None:
-    with pytest.raises(ValueError, match="no seed"):
-        seeds_of("5-4")
+@pytest.mark.parametrize(
+    "text", ["5-4", "", "abc", "1,,2", "-3", "1 2", "1-2-3", "1,1", "0-9999999"]
+)
+def test_what_names_no_seeds_is_said_before_anything_runs(
+    text: str, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ValueError, match="seed"):
+        seeds_of(text)
+    given = ["--nodes", str(files[0]), "--pods", str(files[1]), f"--seeds={text}"]
+    with pytest.raises(SystemExit) as ended:
+        packing.main(given)
+    assert ended.value.code == 2
+    assert "argument --seeds:" in capsys.readouterr().err
 
 
 def test_what_is_allocated_and_dropped_is_all_that_was_asked(files: tuple[Path, Path]) -> None:
