@@ -15,9 +15,10 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
 from gpuaas.api import errors
-from gpuaas.kernel.errors import InvalidRequest, PreconditionFailed
+from gpuaas.kernel.errors import FieldError, InvalidRequest, PreconditionFailed
 
-_TAG = re.compile(r'(?:W/)?"(\d{1,10})(?:\.[0-9a-f]{16})?"')
+_TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')
+_OURS = re.compile(r'"(\d{1,10})(?:\.[0-9a-f]{16})?"')
 _FLEETING = frozenset({"age_s", "server_time"})
 
 
@@ -38,27 +39,47 @@ def _lasting(value: Any) -> Any:
 def is_known(request: Request, tag: str) -> bool:
     """Whether If-None-Match names this tag."""
     given = [part.strip() for part in request.headers.get("If-None-Match", "").split(",")]
-    return "*" in given or tag in {part.removeprefix("W/") for part in given}
+    return "*" in given or tag in {weakened(part) for part in given}
 
 
-def version_asked(request: Request) -> int | None:
-    """The version that If-Match names, or None for ``*``.
+def versions_asked(request: Request) -> frozenset[int] | None:
+    """The versions that If-Match names, or None for ``*``. Tags that are not ours name none.
 
-    Raises PreconditionRequired when there is none and InvalidRequest when it is no tag.
+    Raises PreconditionRequired when there is none and InvalidRequest when it is no list of tags.
     """
     given = request.headers.get("If-Match", "").strip()
     if not given:
         raise errors.PreconditionRequired
     if given == "*":
         return None
-    found = _TAG.fullmatch(given)
-    if found is None:
-        raise InvalidRequest("If-Match is not one of our ETags.")
-    return int(found[1])
+    tags = [tag.strip() for tag in given.split(",")]
+    if not all(_TAG.fullmatch(tag) for tag in tags):
+        raise InvalidRequest(
+            'If-Match takes ETags in quotation marks, as in "3", or *.',
+            errors=(FieldError("/If-Match", "invalid", "it is no list of ETags"),),
+        )
+    return frozenset(int(ours[1]) for tag in tags if (ours := _OURS.fullmatch(weakened(tag))))
+
+
+def weakened(tag: str) -> str:
+    """A tag without the mark of a weak one: a proxy that packs answers adds it."""
+    return tag.removeprefix("W/")
 
 
 def require_version(request: Request, version: int) -> None:
-    """Raises PreconditionFailed when If-Match names another version than this."""
-    asked = version_asked(request)
-    if asked is not None and asked != version:
-        raise PreconditionFailed(version=version, asked=asked)
+    """Raises PreconditionFailed when If-Match names other versions than this."""
+    asked = versions_asked(request)
+    if asked is not None and version not in asked:
+        raise PreconditionFailed(version=version, asked=sorted(asked))
+
+
+def version_met(request: Request, version: int) -> int | None:
+    """What a change is bound to: this version, or none for ``*``. Raises PreconditionFailed."""
+    require_version(request, version)
+    return None if versions_asked(request) is None else version
+
+
+def heed_version(request: Request, version: int) -> None:
+    """The same where If-Match may be left out. Raises PreconditionFailed."""
+    if request.headers.get("If-Match"):
+        require_version(request, version)

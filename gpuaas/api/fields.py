@@ -162,6 +162,35 @@ class Paged(Query):
     )
 
 
+ORDERINGS = ("-created_at", "created_at")
+
+
+class Dated(Paged):
+    """What a list takes whose items came to be one after the other."""
+
+    created_after = serializers.DateTimeField(
+        required=False, help_text="Only what came to be after this moment (ISO 8601)."
+    )
+    created_before = serializers.DateTimeField(
+        required=False, help_text="Only what came to be before this moment."
+    )
+    ordering = serializers.ChoiceField(
+        choices=ORDERINGS, required=False, help_text="-created_at, newest first, unless given."
+    )
+
+
+class AnyOf(serializers.ListField):
+    """A filter that may be given several times: what is any of these words."""
+
+    def __init__(self, choices: Any, **kwargs: Any) -> None:
+        child = serializers.ChoiceField(choices=choices)
+        super().__init__(child=child, required=False, max_length=32, **kwargs)
+
+    def run_child_validation(self, data: Any) -> list[Any]:
+        """The words. The first that is none is told under the parameter's own name."""
+        return [self.child.run_validation(word) for word in data]
+
+
 @extend_schema_field(OpenApiTypes.OBJECT)
 class JsonObject(serializers.JSONField):
     """An object whose members depend on what it is about."""

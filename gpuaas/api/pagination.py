@@ -18,6 +18,7 @@ M = TypeVar("M", bound=Model)
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 1000
 NEWEST = ("-created_at", "-id")
+OLDEST = ("created_at", "id")
 _signer = Signer(salt="gpuaas.api.cursor")
 
 
@@ -32,13 +33,19 @@ def page(
     """One page ``{items, next}`` of a queryset.
 
     ``order`` names the sort fields, all rising or all falling, unique together. ``query`` is
-    the validated query string; its cursor is good only for the same ``name`` and filters.
-    ``render`` makes the items of the page's rows. Raises CursorInvalid.
+    the validated query string; its cursor is good only for the same ``name`` and filters; what
+    ``fields.Dated`` takes is heeded here. ``render`` makes the items of the page's rows.
+    Raises CursorInvalid.
     """
     filters = {key: value for key, value in query.items() if key not in {"limit", "cursor"}}
     bound = json.dumps([name, filters], sort_keys=True, default=str)
     limit = limit_of(query)
     cursor = str(query.get("cursor") or "")
+    if query.get("ordering") == "created_at":
+        order = OLDEST
+    for word, bound_by in (("created_after", "gt"), ("created_before", "lt")):
+        if query.get(word):
+            rows = rows.filter(**{f"created_at__{bound_by}": query[word]})
     rows = rows.order_by(*order)
     if cursor:
         rows = rows.filter(_after(order, _open(cursor, bound, len(order))))

@@ -220,6 +220,7 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("dataset-detail", "DELETE"): _tenant("datasets:write"),
     ("dataset-version-list", "GET"): _tenant("datasets:read"),
     ("dataset-version-list", "POST"): _tenant("datasets:write"),
+    ("project-workload-list", "GET"): _ALLOCATIONS,
     ("project-workload-list", "POST"): _tenant("allocations:write"),
     ("workload-plan", "POST"): _tenant("allocations:read"),
     ("workload-list", "GET"): _ALLOCATIONS,

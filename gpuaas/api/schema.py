@@ -122,6 +122,15 @@ class Schema(AutoSchema):
                     description="The ETag that was read.",
                 )
             )
+        if self.method == "POST" and self.view.heeds_version:
+            found.append(
+                OpenApiParameter(
+                    "If-Match",
+                    str,
+                    OpenApiParameter.HEADER,
+                    description="The ETag that was read, where only that version is meant.",
+                )
+            )
         return found
 
     def get_operation(self, *args: Any, **kwargs: Any) -> Any:
@@ -161,6 +170,8 @@ class Schema(AutoSchema):
             found.append(422)
         if self.method == "PATCH":
             found += [412, 428]
+        if self.method == "POST" and self.view.heeds_version:
+            found.append(412)
         return found
 
     def _get_serializer_name(

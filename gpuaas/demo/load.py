@@ -35,7 +35,7 @@ from tenants.states import SkuState, TenantState
 
 Say = Callable[[str], None]
 REASON = "demo set-up"
-KEY_NAME = "laptop"
+KEY_NAME = "desktop"
 
 
 def load(passwords: Mapping[str, str], say: Say) -> None:

@@ -249,12 +249,18 @@ def ssh_key_add(
             f"The key is refused: {bad}.",
             errors=(errors.FieldError("/public_key", "ssh_key_invalid", str(bad)),),
         ) from bad
+    called = checked_name(name or key.comment or key.kind)
+    if SshKey.objects.filter(tenant_id=tenant_id, name=called).exclude(fingerprint=key.fingerprint):
+        raise NameTaken(
+            f"The tenant has another key called {called}.",
+            errors=(errors.FieldError("/name", "taken", "another key has this name"),),
+        )
     try:
         with transaction.atomic():
             row = SshKey.objects.create(
                 tenant_id=tenant_id,
                 user_id=user_id,
-                name=checked_name(name or key.comment or key.kind),
+                name=called,
                 public_key=key.line,
                 fingerprint=key.fingerprint,
             )

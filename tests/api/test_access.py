@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from allauth.mfa.totp.internal import auth as totp
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.conf import settings
 from django.test import Client
 
@@ -206,6 +208,18 @@ def test_a_key_is_kept_once_and_forgotten(acme: Caller) -> None:
     assert acme.call("DELETE", path).status_code == 204
     assert acme.get(path).status_code == 404
     assert not SshKey.objects.exists()
+
+
+def test_two_keys_of_a_tenant_never_have_one_name(acme: Caller) -> None:
+    def another() -> str:
+        public = Ed25519PrivateKey.generate().public_key()
+        return public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+    assert acme.post("/ssh-keys", {"name": "laptop", "public_key": KEY}).status_code == 201
+    twice = acme.post("/ssh-keys", {"name": "laptop", "public_key": another()})
+    assert (twice.status_code, twice.json()["code"]) == (409, "name_taken")
+    assert twice.json()["errors"][0]["pointer"] == "/name"
+    assert acme.post("/ssh-keys", {"name": "other", "public_key": another()}).status_code == 201
 
 
 def test_what_is_no_public_key_is_refused_by_name(acme: Caller) -> None:

@@ -256,6 +256,22 @@ def test_a_rename_names_the_version_that_was_read(acme: Caller, host: Host) -> N
     late = acme.call("PATCH", path, {"name": "newer"}, HTTP_IF_MATCH=tag)
     assert (late.status_code, late.json()["code"]) == (412, "stale_resource_version")
     assert acme.call("PATCH", path, {"name": "x"}, HTTP_IF_MATCH="7").status_code == 400
+    for other in ('"somebody-elses"', '""', 'W/"99"', '"98", "99.0123456789abcdef"'):
+        assert acme.call("PATCH", path, {"name": "x"}, HTTP_IF_MATCH=other).status_code == 412
+    among = f'"somebody-elses", W/{acme.get(path).headers["ETag"]}'
+    assert acme.call("PATCH", path, {"name": "x"}, HTTP_IF_MATCH=among).status_code == 200
+
+
+def test_a_release_may_name_the_version_that_it_means(acme: Caller, host: Host) -> None:
+    item = leased(acme, host)
+    path = f"/allocations/{item['id']}"
+    tag = acme.get(path).headers["ETag"]
+    acme.call("PATCH", path, {"name": "new"}, HTTP_IF_MATCH=tag)
+    late = acme.post(f"{path}/actions/release", HTTP_IF_MATCH=tag)
+    assert (late.status_code, late.json()["code"]) == (412, "stale_resource_version")
+    assert acme.get(path).json()["state"] == "active"
+    fresh = acme.get(path).headers["ETag"]
+    assert acme.post(f"{path}/actions/release", HTTP_IF_MATCH=fresh).status_code == 202
 
 
 def test_a_known_representation_is_not_sent_again(acme: Caller, host: Host) -> None:
@@ -273,6 +289,10 @@ def test_filters_narrow_the_list(acme: Caller, host: Host) -> None:
     assert len(acme.get("/allocations?project=default").json()["items"]) == 1
     assert acme.get("/allocations?project=other").json()["items"] == []
     assert len(acme.get(PATH).json()["items"]) == 1
+    assert len(acme.get("/allocations?state=active&state=released").json()["items"]) == 1
+    assert len(acme.get("/allocations?created_after=2020-01-01T00:00%2B02:00").json()["items"]) == 1
+    assert acme.get("/allocations?created_before=2020-01-01").json()["items"] == []
+    assert acme.get("/allocations?q=nothing-like-it").json()["items"] == []
     wrong = acme.get("/allocations?state=sleeping")
     assert wrong.json()["errors"][0] == {
         "pointer": "/state",
@@ -280,6 +300,23 @@ def test_filters_narrow_the_list(acme: Caller, host: Host) -> None:
         "code": "invalid_choice",
         "detail": wrong.json()["errors"][0]["detail"],
     }
+
+
+def test_a_list_runs_from_the_oldest_as_well_page_by_page(acme: Caller, host: Host) -> None:
+    for name in ("one", "two", "three"):
+        acme.post(PATH, order_body(slots=1, name=name))
+    newest = [item["name"] for item in acme.get("/allocations").json()["items"]]
+    assert newest == ["three", "two", "one"]
+    oldest, cursor = [], ""
+    for _ in newest:
+        page = acme.get(f"/allocations?ordering=created_at&limit=1&cursor={cursor}").json()
+        oldest += [item["name"] for item in page["items"]]
+        cursor = page["next"]
+    assert (oldest, cursor) == (newest[::-1], "")
+    first = acme.get("/allocations?ordering=created_at&limit=1").json()["next"]
+    turned = acme.get(f"/allocations?ordering=-created_at&limit=1&cursor={first}")
+    assert turned.json()["code"] == "cursor_invalid"
+    assert acme.get("/allocations?ordering=price").status_code == 400
 
 
 def test_a_project_of_another_tenant_is_as_good_as_missing(world: TenantWorld, host: Host) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from unittest import mock
 from uuid import UUID
 
@@ -13,6 +15,7 @@ from psycopg import errors as pg
 
 from gpuaas.api import limits
 from gpuaas.kernel.models import IdempotencyKey
+from gpuaas.wsgi import application
 from tenants.models import Project, SshKey
 from tests.api.client import Caller, caller_of
 from tests.builders import TenantWorld, a_catalogue, a_tenant
@@ -153,6 +156,35 @@ def test_a_host_that_is_not_ours_is_a_bad_request(acme: Caller) -> None:
 def test_a_body_over_a_mebibyte_is_refused_unread(acme: Caller) -> None:
     answer = acme.call("POST", "/projects", b'{"name": "' + b"x" * 1_100_000 + b'"}')
     assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+
+
+def in_chunks(body: bytes, token: str) -> tuple[str, dict[str, Any]]:
+    """Status and answer of a body that came without a length, as a server hands it on."""
+    told: list[str] = []
+    environ = {
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": "/api/v1/projects",
+        "SERVER_NAME": "testserver",
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "CONTENT_TYPE": "application/json",
+        "HTTP_AUTHORIZATION": f"Bearer {token}",
+        "HTTP_TRANSFER_ENCODING": "chunked",
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.input_terminated": True,
+        "wsgi.url_scheme": "http",
+    }
+    answer = b"".join(application(environ, lambda status, headers: told.append(status)))
+    return told[0], json.loads(answer)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_body_without_a_length_is_read_to_its_end(acme: Caller) -> None:
+    status, made = in_chunks(b'{"name": "chunked"}', acme.token)
+    assert status == "201 Created"
+    assert Project.objects.get(pk=made["id"]).name == "chunked"
+    status, refused = in_chunks(b'{"name": "' + b"x" * 1_100_000 + b'"}', acme.token)
+    assert (status[:3], refused["code"]) == ("413", "body_too_large")
 
 
 @pytest.mark.parametrize(

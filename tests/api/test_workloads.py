@@ -40,6 +40,9 @@ def test_a_job_of_two_replicas_is_placed_whole(caller: Caller) -> None:
     assert caller.get(path).json()["requests"] == [made.json()["request"]]
     assert caller.get(f"{path}/explain").json()["verdict"] == "admit"
     assert [w["id"] for w in caller.get("/workloads?kind=job").json()["items"]] == [shown["id"]]
+    assert [w["id"] for w in caller.get(f"{NEW}?kind=job").json()["items"]] == [shown["id"]]
+    assert caller.get(f"{NEW}?kind=service&kind=model").json()["items"] == []
+    assert caller.get("/projects/nobodys/workloads").status_code == 404
 
 
 def test_what_never_fits_is_refused_and_what_may_wait_waits(caller: Caller) -> None:
@@ -66,6 +69,8 @@ def test_it_is_scaled_changed_and_stopped(caller: Caller) -> None:
     assert shared.json()["workload"]["spec"]["sharing"] == "none"
     fewer = caller.post(f"{path}/actions/scale", {"replicas": 1}).json()["workload"]
     assert fewer["replicas"] == 1
+    late = caller.post(f"{path}/actions/stop", {"reason": "done"}, HTTP_IF_MATCH='"1"')
+    assert (late.status_code, late.json()["code"]) == (412, "stale_resource_version")
     stopped = caller.post(f"{path}/actions/stop", {"reason": "done"})
     assert stopped.json()["state"] in ("stopping", "ended")
     late = caller.post(f"{path}/actions/scale", {"replicas": 2})

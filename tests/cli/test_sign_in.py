@@ -59,6 +59,35 @@ def test_signing_in_keeps_a_token_that_only_the_owner_can_read(
     assert run("whoami", **SIGNED_OUT).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("theirs", "project"),
+    [(["only"], "only"), (["a", "default"], "default"), (["a", "b"], None)],
+)
+def test_signing_in_chooses_a_project_among_ones_own_and_says_which(
+    run: Run, home: Path, with_password: FakeServer, theirs: list[str], project: str | None
+) -> None:
+    path = home / ".config" / "gpuaas" / "config.yaml"
+    login(run, with_password)
+    assert yaml.safe_load(path.read_text())["contexts"][0]["project"] == "research"
+    # Somebody else of another tenant signs in over the same context.
+    rows = [{"id": slug, "slug": slug, "name": slug} for slug in theirs]
+    with_password.on("GET", "/projects", lambda call: Reply(200, {"items": rows, "next": ""}))
+    told = login(run, with_password).stderr
+    assert yaml.safe_load(path.read_text())["contexts"][0].get("project") == project
+    assert (f"project {project}; another:" if project else "choose a project") in told
+
+
+def test_signing_in_again_keeps_the_project_that_was_chosen(
+    run: Run, home: Path, with_password: FakeServer
+) -> None:
+    rows = [{"id": slug, "slug": slug, "name": slug} for slug in ("default", "other")]
+    with_password.on("GET", "/projects", lambda call: Reply(200, {"items": rows, "next": ""}))
+    login(run, with_password, "--project", "other")
+    login(run, with_password)
+    path = home / ".config" / "gpuaas" / "config.yaml"
+    assert yaml.safe_load(path.read_text())["contexts"][0]["project"] == "other"
+
+
 def test_a_wrong_password_saves_nothing(run: Run, home: Path, with_password: FakeServer) -> None:
     result = login(run, with_password, password="guess\n")
     assert result.exit_code == 4

@@ -7,7 +7,18 @@ from rest_framework import serializers
 from admission.domain.outcome import OUTCOMES
 from admission.models import Action
 from admission.states import RequestState
-from gpuaas.api.fields import Flag, Id, Input, JsonObject, Output, Paged, Query, Text, Whole
+from gpuaas.api.fields import (
+    AnyOf,
+    Dated,
+    Flag,
+    Id,
+    Input,
+    JsonObject,
+    Output,
+    Query,
+    Text,
+    Whole,
+)
 from gpuaas.api.serializers.catalogue import Slug
 from gpuaas.api.serializers.common import DecisionOut, FourStates, Named, OwnField, Reference
 from placement.states import AllocationState, Outcome
@@ -82,19 +93,19 @@ class ReleaseIn(Input):
     reason = Text(max_length=500, required=False, allow_blank=True, default="")
 
 
-class AllocationQuery(Paged):
-    """Filters of a list of allocations."""
-
-    state = serializers.ChoiceField(choices=AllocationState.choices, required=False)
-    project = serializers.CharField(required=False, max_length=64, help_text="Slug or id.")
-    sku = serializers.CharField(required=False, max_length=60)
-
-
-class ProjectAllocationQuery(Paged):
+class ProjectAllocationQuery(Dated):
     """Filters of a list of one project's allocations."""
 
-    state = serializers.ChoiceField(choices=AllocationState.choices, required=False)
+    state = AnyOf(AllocationState.choices)
     sku = serializers.CharField(required=False, max_length=60)
+    name = serializers.CharField(required=False, max_length=120, help_text="The whole name.")
+    q = serializers.CharField(required=False, max_length=120, help_text="Part of the name.")
+
+
+class AllocationQuery(ProjectAllocationQuery):
+    """Filters of a list of allocations."""
+
+    project = serializers.CharField(required=False, max_length=64, help_text="Slug or id.")
 
 
 class ConnectionOut(Output):
@@ -164,10 +175,10 @@ class PlanOut(Output):
     decision = DecisionOut()
 
 
-class RequestQuery(Paged):
+class RequestQuery(Dated):
     """Filters of a list of admission requests."""
 
-    state = serializers.ChoiceField(choices=RequestState.choices, required=False)
+    state = AnyOf(RequestState.choices)
     action = serializers.ChoiceField(choices=Action.choices, required=False)
     outcome = serializers.ChoiceField(
         choices=OUTCOMES,
@@ -259,10 +270,10 @@ class OperationOut(Output):
     cancellable = serializers.BooleanField()
 
 
-class OperationQuery(Paged):
+class OperationQuery(Dated):
     """Filters of a list of operations."""
 
-    state = serializers.ChoiceField(choices=OPERATION_STATES, required=False)
+    state = AnyOf(OPERATION_STATES)
     target = Id(required=False, help_text="The id of what it works on.")
 
 

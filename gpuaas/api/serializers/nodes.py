@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from gpuaas.api.fields import Input, JsonObject, Output, Paged, Text, Whole
+from gpuaas.api.fields import AnyOf, Input, JsonObject, Output, Paged, Text, Whole
 from gpuaas.api.serializers.common import ActorOut, FourStates, Named, Reasoned
 from placement.domain.capacity import POSTURES
 from placement.domain.parts import CUTS, KINDS
@@ -45,7 +45,7 @@ class NodeIn(Input):
 class NodeQuery(Paged):
     """Filters of a list of hosts."""
 
-    state = serializers.ChoiceField(choices=NodeState.choices, required=False)
+    state = AnyOf(NodeState.choices)
     pool = serializers.CharField(required=False, max_length=60)
 
 

@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from admission.domain.sharing import MODES
 from admission.states import WorkloadState
-from gpuaas.api.fields import Flag, Id, Input, JsonObject, Output, Paged, Text, Whole
+from gpuaas.api.fields import AnyOf, Dated, Flag, Id, Input, JsonObject, Output, Text, Whole
 from gpuaas.api.serializers.allocations import PlanOut
 from gpuaas.api.serializers.common import Named, OwnField
 from placement.domain.sets import LEVELS
@@ -43,11 +43,18 @@ class Spec(JsonObject):
         return value
 
 
-class WorkloadQuery(Paged):
+class ProjectWorkloadQuery(Dated):
+    """Filters of the list of one project's workloads."""
+
+    state = AnyOf(WorkloadState.choices)
+    kind = AnyOf(list(KINDS))
+    name = serializers.CharField(required=False, max_length=120, help_text="The whole name.")
+    q = serializers.CharField(required=False, max_length=120, help_text="Part of the name.")
+
+
+class WorkloadQuery(ProjectWorkloadQuery):
     """Filters of the list."""
 
-    state = serializers.ChoiceField(choices=WorkloadState.choices, required=False)
-    kind = serializers.ChoiceField(choices=list(KINDS), required=False)
     project = serializers.CharField(required=False, max_length=64)
 
 

@@ -29,6 +29,8 @@ from placement.models import Allocation, Node
 from placement.selectors.occupants import ends_at_of
 from placement.services import allocations as service
 
+FILTERS = {"state": "state__in", "sku": "sku__name", "name": "name", "q": "name__icontains"}
+
 
 def allocations_of(view: ProductView) -> QuerySet[Allocation]:
     """The allocations that the caller may see."""
@@ -240,10 +242,9 @@ def listed(
     view: TenantView, rows: QuerySet[Allocation], query: dict[str, Any], name: str
 ) -> Response:
     """A page of allocations."""
-    if state := query.get("state"):
-        rows = rows.filter(state=state)
-    if sku := query.get("sku"):
-        rows = rows.filter(sku__name=sku)
+    for word, field in FILTERS.items():
+        if query.get(word):
+            rows = rows.filter(**{field: query[word]})
     return Response(
         page(rows, query=query, name=name, render=lambda found: allocations_shown(view, found))
     )
@@ -320,6 +321,7 @@ class AllocationDetail(TenantView):
 class AllocationRelease(TenantView):
     """The end of an allocation."""
 
+    heeds_version = True
     run_row: WorkflowRun | None = None
 
     @extend_schema(
@@ -336,6 +338,7 @@ class AllocationRelease(TenantView):
         parking.seconds_of(query.get("wait", ""))
         given = wire.ReleaseIn.read(request.data)
         row = allocation_of(self, allocation_id)
+        conditional.heed_version(request, row.version)
         run = service.allocation_release(
             allocation_id=row.pk, reason=given["reason"], actor=self.actor
         )

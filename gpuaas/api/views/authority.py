@@ -52,9 +52,9 @@ class TenantCapsView(OperatorView):
     )
     def patch(self, request: Request, tenant: str) -> Response:
         """Change the caps that are named. If-Match must name the version that was read."""
-        version = conditional.version_asked(request)
-        given = wire.CapsIn.read(request.data)
         row = tenant_named(tenant)
+        version = conditional.version_met(request, caps_shown(row.pk)["version"])
+        given = wire.CapsIn.read(request.data)
         caps.caps_set(
             tenant_id=row.pk,
             reason=given.pop("reason"),

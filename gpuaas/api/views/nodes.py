@@ -110,8 +110,8 @@ class Nodes(OperatorView):
         """Hosts by name."""
         query = wire.NodeQuery.read(request.query_params)
         rows = selectors.node_list()
-        if state := query.get("state"):
-            rows = rows.filter(state=state)
+        if states := query.get("state"):
+            rows = rows.filter(state__in=states)
         if pool := query.get("pool"):
             rows = rows.filter(pool__name=pool)
         return Response(page(rows, query=query, name="nodes", order=("name",), render=nodes_shown))

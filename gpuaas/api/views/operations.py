@@ -121,9 +121,10 @@ class Operations(TenantView):
         """Operations, newest first."""
         query = wire.OperationQuery.read(request.query_params)
         rows = runs_of(self)
-        if state := query.get("state"):
-            states = [state] if state != "running" else ["running", "compensating"]
-            rows = rows.filter(state__in=states)
+        if states := query.get("state"):
+            # What is being taken back runs as well.
+            also = ["compensating"] if "running" in states else []
+            rows = rows.filter(state__in=[*states, *also])
         if target := query.get("target"):
             rows = rows.filter(subject_id=target)
         return Response(

@@ -77,6 +77,9 @@ def request_shown(row: AdmissionRequest) -> dict[str, Any]:
     return dict(wire.AdmissionRequestOut(body).data)
 
 
+FILTERS = {"state": "state__in", "action": "action", "workload": "workload"}
+
+
 class AdmissionRequests(TenantView):
     """What was asked."""
 
@@ -90,9 +93,9 @@ class AdmissionRequests(TenantView):
         """Requests, newest first: admitted, waiting and refused alike."""
         query = wire.RequestQuery.read(request.query_params)
         rows = requests_of(self)
-        for name in ("state", "action", "workload"):
-            if query.get(name):
-                rows = rows.filter(**{name: query[name]})
+        for word, field in FILTERS.items():
+            if query.get(word):
+                rows = rows.filter(**{field: query[word]})
         if outcome := query.get("outcome"):
             rows = rows.filter(requests_standing(outcome))
         if project := query.get("project"):

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from admission.models import AdmissionRequest, Workload
-from gpuaas.api import examples
+from gpuaas.api import conditional, examples
 from gpuaas.api.base import TenantView
 from gpuaas.api.fields import Input
 from gpuaas.api.pagination import is_id, page
@@ -29,6 +29,8 @@ from placement.services import workloads as service
 from placement.services.allocations import Ticket
 from placement.services.workload_changes import Change, ChangePlan, change_plan
 from placement.states import AllocationState
+
+FILTERS = {"state": "state__in", "kind": "kind__in", "name": "name", "q": "name__icontains"}
 
 
 def workloads_of(view: TenantView) -> QuerySet[Workload]:
@@ -111,20 +113,25 @@ class Workloads(TenantView):
         """Workloads, newest first."""
         query = wire.WorkloadQuery.read(request.query_params)
         rows = workloads_of(self)
-        for name in ("state", "kind"):
-            if query.get(name):
-                rows = rows.filter(**{name: query[name]})
         if project := query.get("project"):
             found = is_id(project)
             rows = rows.filter(project_id=found) if found else rows.filter(project__slug=project)
-        return Response(
-            page(
-                rows,
-                query=query,
-                name="workloads",
-                render=lambda found: wire.WorkloadOut(workloads_shown(found), many=True).data,
-            )
+        return workloads_listed(rows, query, "workloads")
+
+
+def workloads_listed(rows: QuerySet[Workload], query: dict[str, Any], name: str) -> Response:
+    """A page of workloads."""
+    for word, field in FILTERS.items():
+        if query.get(word):
+            rows = rows.filter(**{field: query[word]})
+    return Response(
+        page(
+            rows,
+            query=query,
+            name=name,
+            render=lambda found: wire.WorkloadOut(workloads_shown(found), many=True).data,
         )
+    )
 
 
 def order_of(given: dict[str, Any]) -> service.WorkloadOrder:
@@ -135,9 +142,22 @@ def order_of(given: dict[str, Any]) -> service.WorkloadOrder:
 
 
 class ProjectWorkloads(TenantView):
-    """The way to a new workload."""
+    """A project's workloads, and the way to a new one."""
 
     key_required = True
+
+    @extend_schema(
+        operation_id="project_workload_list",
+        tags=["workloads"],
+        parameters=[wire.ProjectWorkloadQuery],
+        responses=page_of(wire.WorkloadOut, "Workload"),
+    )
+    def get(self, request: Request, project: str) -> Response:
+        """The project's workloads, newest first."""
+        query = wire.ProjectWorkloadQuery.read(request.query_params)
+        row = project_named(self, project)
+        rows = workloads_of(self).filter(project=row)
+        return workloads_listed(rows, query, f"workloads of {row.pk}")
 
     @extend_schema(
         operation_id="workload_create",
@@ -209,6 +229,8 @@ class WorkloadExplain(TenantView):
 class WorkloadStop(TenantView):
     """The end of a workload."""
 
+    heeds_version = True
+
     @extend_schema(
         operation_id="workload_stop",
         tags=["workloads"],
@@ -219,6 +241,7 @@ class WorkloadStop(TenantView):
         """Withdraw what waits for it and release what it holds. Repeating it is one."""
         given = lease_wire.ReleaseIn.read(request.data)
         row = workload_of(self, workload_id)
+        conditional.heed_version(request, row.version)
         service.workload_stop(workload_id=row.pk, actor=self.actor, **given)
         return Response(workload_shown(workload_of(self, workload_id)), status=202)
 

@@ -15,6 +15,8 @@ from gpuaas.cli.problems import CliError, Json, ProblemError, UsageError
 from gpuaas.cli.session import Session
 
 DEFAULT_SERVER = "http://127.0.0.1:8000"
+FIRST_PROJECT = "default"
+"""What the first project of a tenant is called unless somebody renames it."""
 ME = Kind(
     "user",
     (column("EMAIL"), column("NAME", "full_name"), column("TENANT", "tenant.name"), column("ROLE")),
@@ -70,12 +72,14 @@ def register(app: typer.Typer) -> None:
             me = client.get("/me")
             context.server = server
             context.tenant = _tenant(me)
-            context.project = session.flags.project or _only_project(client) or context.project
+            context.project = session.flags.project or _project_of(client, context.project)
         session.config.contexts[context.name] = context
         session.config.current = context.name
         session.config.save()
         session.out.say(f"signed in as {_who(me)}; context {context.name} is current")
-        if not context.project and not me.get("operator"):
+        if context.project:
+            session.out.say(f"project {context.project}; another: gpuaas context set -p PROJECT")
+        elif not me.get("operator"):
             session.out.say("choose a project: gpuaas project list, then gpuaas context set")
 
     @command(app, "logout")
@@ -161,13 +165,18 @@ def _made_token(
     return auth
 
 
-def _only_project(client: Client) -> str:
+def _project_of(client: Client, kept: str) -> str:
+    """The context's project if it is one of theirs, else the only one, else their first."""
     try:
-        projects = list(client.items("/projects", limit=2))
+        slugs = [str(project.get("slug") or "") for project in client.items("/projects")]
     except ProblemError:
         # An operator may belong to no tenant; a token may not be allowed to list projects.
-        return ""
-    return str(projects[0].get("slug") or "") if len(projects) == 1 else ""
+        return kept
+    if kept in slugs:
+        return kept
+    if len(slugs) == 1:
+        return slugs[0]
+    return FIRST_PROJECT if FIRST_PROJECT in slugs else ""
 
 
 def _tenant(me: Json) -> str:

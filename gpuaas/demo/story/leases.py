@@ -22,7 +22,7 @@ def two_slots(scene: Scene) -> None:
     )
     out = scene.gpuaas(
         scene.acme,
-        "allocation create --sku h100-slice --slots 2 --name first-light --ssh-key laptop --wait",
+        "allocation create --sku h100-slice --slots 2 --name first-light --ssh-key desktop --wait",
     )
     tell.shown(out.rstrip().splitlines())
     lease = next(row for row in scene.acme.items("/allocations") if row["name"] == "first-light")
