@@ -19,6 +19,7 @@ from nodeagent.protocol import (
     SlotEvidence,
     TaskKind,
     TopologyReport,
+    Unwanted,
     VmProvisionParams,
     VmReleaseParams,
 )
@@ -110,10 +111,20 @@ class Backend(Protocol):
     ) -> ProvisionResult:
         """Make the VM or install the host. Raises BackendError."""
 
-    async def burn_in(self, params: BurnInParams, progress: Progress) -> BurnInResult:
+    async def burn_in(
+        self, params: BurnInParams, progress: Progress, load: Unwanted
+    ) -> BurnInResult:
         """Put idle GPUs under load and say how they stood it, within the task's limit.
 
-        Raises BackendError: burn_in_overdue where it did not end in time.
+        load: by which task and lease of it. What `progress` raises goes through once the load has
+        ended. Raises BackendError: burn_in_overdue where it did not end in time, load_not_over
+        where it was to be stopped and could not be shown to have ended.
+        """
+
+    async def end_burn_in(self, load: Unwanted) -> None:
+        """End this task's load; on return none runs, and no lease below the epoch begins one.
+
+        Also a load that outlived its agent, or that was never there. Raises BackendError.
         """
 
     async def release(

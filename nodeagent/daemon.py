@@ -15,7 +15,7 @@ import logging
 import random
 from dataclasses import dataclass, field
 
-from nodeagent.backend import Backend, HostRebooted, LeaseLost
+from nodeagent.backend import Backend, BackendError, HostRebooted, LeaseLost
 from nodeagent.client import ControlPlane, Refused, Unreachable
 from nodeagent.clock import Clock
 from nodeagent.identity import AgentHome, Identity
@@ -31,6 +31,7 @@ from nodeagent.protocol import (
     RefusalCode,
     SignedTask,
     TaskKind,
+    Unwanted,
 )
 from nodeagent.reporting import Reporter
 from nodeagent.telemetry.sending import Feed, TelemetrySender
@@ -124,6 +125,8 @@ class Agent:
             await self.reporter.report_if_due()
             await self._deliver_results()
             answer = await self._lease()
+            for load in answer.unwanted:
+                await self._end(load)
             for task in answer.tasks:
                 await self._take(task, identity)
             if self._telemetry is not None:
@@ -226,6 +229,31 @@ class Agent:
         )
         with contextlib.suppress(Refused):
             await self.control.deliver(task_id, "fail", body.to_json())
+
+    async def _end(self, load: Unwanted) -> None:
+        """End the load of a burn-in that was stopped, and say so once it is over.
+
+        It may be under way here, or have outlived the agent that began it. Nothing is journaled: it
+        is asked again until the control plane has heard that it is over.
+        """
+        running = self._running.get(load.task_id)
+        if running is not None:
+            running.stop.set()
+            return
+        try:
+            await self.backend.end_burn_in(load)
+        except BackendError as error:
+            log.warning("the load of task %s has not ended: %s", load.task_id, error)
+            return
+        body = FailRequest(
+            lease_epoch=load.lease_epoch,
+            boot_id=self.backend.boot_id(),
+            code=FailureCode.CANCELLED,
+            detail="its load has ended",
+            retryable=False,
+        )
+        with contextlib.suppress(Refused):
+            await self.control.deliver(load.task_id, "fail", body.to_json())
 
     def _begin(self, verified: VerifiedTask) -> None:
         envelope = verified.envelope

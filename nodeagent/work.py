@@ -23,6 +23,7 @@ from nodeagent.protocol import (
     HeartbeatRequest,
     ReleaseResult,
     SlotEvidence,
+    Unwanted,
     VmProvisionParams,
     VmReleaseParams,
     evidence_signing_bytes,
@@ -164,7 +165,8 @@ async def _run(
     if isinstance(params, DiscoverParams):
         return (await backend.discover(progress)).to_json(), ()
     if isinstance(params, BurnInParams):
-        return (await backend.burn_in(params, progress)).to_json(), ()
+        load = Unwanted(task.envelope.task_id, task.envelope.lease_epoch)
+        return (await backend.burn_in(params, progress, load)).to_json(), ()
     for slot in task_slots(params):
         if slot.part is not None and slot.part.kind not in backend.part_kinds:
             raise BackendError(

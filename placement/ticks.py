@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuaas.kernel import ticks
 from placement.services.breaker import held_sweep
 from placement.services.burn_in import burn_in_sweep
+from placement.services.burn_in_stop import burn_in_stop_sweep
 from placement.services.differences import boots_sweep, fabrics_sweep
 from placement.services.drift import drift_sweep
 from placement.services.durations import durations_sweep
@@ -21,6 +22,7 @@ from placement.services.tasks import leases_sweep
 ticks.register("placement.cycle", 2.0, cycle_sweep)
 ticks.register("placement.leases", 5.0, leases_sweep)
 ticks.register("placement.burn_ins", 10.0, burn_in_sweep)
+ticks.register("placement.burn_in_stops", 10.0, burn_in_stop_sweep)
 ticks.register("placement.silence", 5.0, silence_sweep)
 ticks.register("placement.projections", 5.0, projections_refresh)
 ticks.register("placement.deletions", 5.0, deletions_sweep)

@@ -138,6 +138,7 @@ FLEET: list[URLPattern | URLResolver] = [
     path(f"{NODE}/actions/cut", nodes.NodeCut.as_view(), name="node-cut"),
     path(f"{NODE}/actions/discover", nodes.NodeDiscover.as_view(), name="node-discover"),
     path(f"{NODE}/actions/burn-in", nodes.NodeBurnIn.as_view(), name="node-burn-in"),
+    path(f"{NODE}/actions/stop-burn-in", nodes.NodeBurnInStop.as_view(), name="node-stop-burn-in"),
     path(f"{NODE}/actions/approve", nodes.NodeApprove.as_view(), name="node-approve"),
     path(f"{NODE}/actions/drain", nodes.NodeDrainOrder.as_view(), name="node-drain"),
     path(f"{NODE}/actions/undrain", nodes.NodeUndrain.as_view(), name="node-undrain"),

@@ -163,6 +163,7 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("notice-acknowledge", "POST"): _tenant("allocations:write"),
     ("node-discover", "POST"): _NODES,
     ("node-burn-in", "POST"): _NODES,
+    ("node-stop-burn-in", "POST"): _NODES,
     ("node-approve", "POST"): _NODES,
     ("node-cut", "POST"): _NODES,
     ("node-drain", "POST"): _NODES,

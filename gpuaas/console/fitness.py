@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from placement import selectors
 from placement.models import CleanupProof, Node, XidEvent
+from placement.services.burn_in import burn_in_open
 
 XIDS_SHOWN: Final = 20
 PROOFS_SHOWN: Final = 12
@@ -35,6 +36,7 @@ def fitness_of(node: Node) -> dict[str, Any]:
         "capabilities": selectors.capability_list(node),
         "evidence": selectors.evidence_list(node),
         "devices": selectors.health_of(node),
+        "burn_in": burn_in_open(node).first(),
         "xids": [ShownXid(event, *selectors.xid_words(event)) for event in events],
         "proofs": [ShownProof(row) for row in selectors.proof_list(node, PROOFS_SHOWN)],
     }

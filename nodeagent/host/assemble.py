@@ -103,6 +103,8 @@ def make_helper(config: HostConfig) -> HelperServer:
     devices = _devices(config, report, nvml, boot)
     accelerated, runtime = choose_runtime(config)
     owners = Owners(config.vm)
+    burning = BurnIn(config.name, hooks, report, config.helper_folder / "load.json", boot)
+    burning.recover()
     machines = Machines(config, report, devices, hooks, owners, accelerated)
     verbs = Verbs(
         records=Records(config.helper_folder / "tenancies"),
@@ -114,7 +116,7 @@ def make_helper(config: HostConfig) -> HelperServer:
         boot=boot,
         clock=SystemClock(),
         owners=owners,
-        burning=BurnIn(config.name, hooks, report),
+        burning=burning,
     )
     if runtime.works:
         verbs.resume()

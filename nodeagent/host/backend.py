@@ -15,7 +15,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from nodeagent.backend import BackendError, Observation, Progress
+from nodeagent.backend import (
+    BackendError,
+    LeaseLost,
+    Observation,
+    Progress,
+    TaskCancelled,
+)
 from nodeagent.clock import Clock
 from nodeagent.host.config import HostConfig, Readiness
 from nodeagent.host.discovery import DeviceSight
@@ -40,6 +46,7 @@ from nodeagent.protocol import (
     SlotEvidence,
     TaskKind,
     TopologyReport,
+    Unwanted,
     VmProvisionParams,
     VmReleaseParams,
     VmState,
@@ -176,15 +183,26 @@ class HostBackend:
             vm=VmSummary(seen.name, seen.state, params.image),
         )
 
-    async def burn_in(self, params: BurnInParams, progress: Progress) -> BurnInResult:
+    async def burn_in(
+        self, params: BurnInParams, progress: Progress, load: Unwanted
+    ) -> BurnInResult:
         """By the operator's hook, which the helper runs and ends. Raises BackendError."""
-        done = await self._helper.do(Verb.BURN_IN, "burning", 5, progress, params=params.to_json())
+        given = {"params": params.to_json(), "load": load.to_json()}
+        try:
+            done = await self._helper.do(Verb.BURN_IN, "burning", 5, progress, **given)
+        except (LeaseLost, TaskCancelled):
+            await self.end_burn_in(load)
+            raise
         try:
             return BurnInResult.from_json(done)
         except WireError as error:
             raise BackendError(
                 "helper_away", f"the helper's answer is not in its form: {error}", retryable=True
             ) from error
+
+    async def end_burn_in(self, load: Unwanted) -> None:
+        """By the helper, which knows whose load runs, also where its agent is gone."""
+        await self._helper.ask(Verb.END_BURN_IN, load=load.to_json())
 
     async def release(
         self,

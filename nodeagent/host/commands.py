@@ -7,18 +7,20 @@ import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
 MOST_OUTPUT_BYTES = 64 * 1024
+_LOOK_S = 0.2
 # Nothing of the agent's own environment, which may hold secrets of its service.
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
 class CommandError(Exception):
-    """A program that could not be run to its end: code is not_started, timed_out or too_much."""
+    """A program that was not run to its end: not_started, timed_out, too_much or stopped."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{detail} [{code}]")
@@ -41,11 +43,19 @@ class Ran:
         return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
-def run(argv: Sequence[str], *, timeout_s: float, given: bytes = b"") -> Ran:
+def run(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    given: bytes = b"",
+    stop: threading.Event | None = None,
+    started: Callable[[int], None] | None = None,
+) -> Ran:
     """Run a program with these arguments, with `given` on its standard input.
 
     It leads a process group of its own, which is killed as a whole when it takes longer than
-    timeout_s or writes more than 64 KiB. Raises CommandError.
+    timeout_s, writes more than 64 KiB, or `stop` is set. started: told the group's number once it
+    runs. Raises CommandError.
     """
     if not argv or not argv[0].startswith("/"):
         raise CommandError("not_started", "a program is run by its full path only")
@@ -63,7 +73,9 @@ def run(argv: Sequence[str], *, timeout_s: float, given: bytes = b"") -> Ran:
         name = os.path.basename(argv[0])
         raise CommandError("not_started", f"{name}: {error.strerror}") from error
     try:
-        output, errors = _talk(process, given, time.monotonic() + timeout_s)
+        if started is not None:
+            started(process.pid)
+        output, errors = _talk(process, given, time.monotonic() + timeout_s, stop)
         return Ran(process.wait(timeout=5), output, errors)
     except subprocess.TimeoutExpired:
         raise CommandError("timed_out", "it closed its output and did not end") from None
@@ -78,7 +90,12 @@ def run(argv: Sequence[str], *, timeout_s: float, given: bytes = b"") -> Ran:
                     stream.close()
 
 
-def _talk(process: subprocess.Popen[bytes], given: bytes, deadline: float) -> tuple[bytes, bytes]:
+def _talk(
+    process: subprocess.Popen[bytes],
+    given: bytes,
+    deadline: float,
+    stop: threading.Event | None,
+) -> tuple[bytes, bytes]:
     """Feed and read until both outputs are closed. Raises CommandError."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -95,7 +112,9 @@ def _talk(process: subprocess.Popen[bytes], given: bytes, deadline: float) -> tu
             left = deadline - time.monotonic()
             if left <= 0:
                 raise CommandError("timed_out", "it took too long and was killed")
-            for key, _ in waiting.select(left):
+            if stop is not None and stop.is_set():
+                raise CommandError("stopped", "it was stopped and killed")
+            for key, _ in waiting.select(left if stop is None else min(left, _LOOK_S)):
                 if key.fileobj is process.stdin:
                     given = _feed(process.stdin, given)
                     if not given:

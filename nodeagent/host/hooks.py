@@ -11,8 +11,10 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from nodeagent.backend import BackendError
@@ -27,6 +29,7 @@ EXIT_CODES: Mapping[int, tuple[str, bool]] = {
     12: (FailureCode.PREREQUISITE_MISSING.value, True),
 }
 LIMIT_REACHED = "limit_reached"
+STOPPED = "hook_stopped"
 _METHOD = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _TAP = re.compile(r"[a-z][a-z0-9_-]{0,14}")
 _HOST = re.compile(r"[A-Za-z0-9.:_-]{1,253}")
@@ -68,13 +71,27 @@ class Hooks:
     def __init__(self, hooks: Mapping[str, Hook]) -> None:
         self._hooks = hooks
 
-    def call(
-        self, name: str, action: str, /, *, within_s: float | None = None, **arguments: Any
-    ) -> Answer:
-        """Run a hook to its end, or to its limit; within_s shortens that.
+    def path(self, name: str) -> Path | None:
+        """Where a hook's program is; None where none is configured."""
+        hook = self._hooks.get(name)
+        return None if hook is None else hook.path
 
-        Raises BackendError with a code that says what went wrong: hook_timeout where the hook's
-        own limit was reached, limit_reached where it was within_s.
+    def call(
+        self,
+        name: str,
+        action: str,
+        /,
+        *,
+        within_s: float | None = None,
+        stop: threading.Event | None = None,
+        started: Callable[[int], None] | None = None,
+        **arguments: Any,
+    ) -> Answer:
+        """Run a hook to its end, or to its limit; within_s shortens that, stop ends it.
+
+        started: told the hook's process group. Raises BackendError with a code that says what went
+        wrong: hook_timeout where the hook's own limit was reached, limit_reached where it was
+        within_s, hook_stopped where it was `stop`.
         """
         hook = self._hooks.get(name)
         if hook is None:
@@ -85,12 +102,14 @@ class Hooks:
         given = json.dumps({"action": action, **arguments}, separators=(",", ":")).encode()
         try:
             limit = hook.timeout_s if within_s is None else min(hook.timeout_s, within_s)
-            ran = run([str(hook.path)], timeout_s=limit, given=given)
+            ran = run([str(hook.path)], timeout_s=limit, given=given, stop=stop, started=started)
         except CommandError as error:
             code = "hook_failed"
             if error.code == "timed_out":
                 own = within_s is None or hook.timeout_s < within_s
                 code = "hook_timeout" if own else LIMIT_REACHED
+            elif error.code == "stopped":
+                code = STOPPED
             raise BackendError(code, f"{name}: {error.detail}", retryable=True) from error
         if ran.status != 0:
             code, retryable = EXIT_CODES.get(ran.status, ("hook_failed", True))

@@ -64,6 +64,7 @@ from nodeagent.protocol.messages import (
     SignedTask,
     SlotEvidence,
     TaskEnvelope,
+    Unwanted,
 )
 from nodeagent.protocol.params import (
     SSH_KEY_PATTERN,
@@ -221,6 +222,7 @@ __all__ = [
     "TelemetryWindow",
     "TopologyReport",
     "TopologySource",
+    "Unwanted",
     "UuidSource",
     "VmProvisionParams",
     "VmReleaseParams",

@@ -150,3 +150,4 @@ class FailureCode(StrEnum):
     PREREQUISITE_MISSING = "prerequisite_missing"
     PART_UNSUPPORTED = "part_unsupported"
     BURN_IN_OVERDUE = "burn_in_overdue"
+    LOAD_NOT_OVER = "load_not_over"

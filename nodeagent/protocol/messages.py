@@ -118,13 +118,27 @@ class SignedTask(Message):
 
 
 @dataclass(frozen=True)
+class Unwanted(Message):
+    """A task whose load must end. lease_epoch: no lease of it below this one counts any more."""
+
+    task_id: TaskId
+    lease_epoch: Epoch
+
+
+@dataclass(frozen=True)
 class LeaseAnswer(Message):
-    """Tasks leased to this node, and when to ask again."""
+    """Tasks leased to this node, and when to ask again.
+
+    unwanted: burn-ins that were stopped, told until the agent has answered each with `cancelled`:
+    its load has ended, and cannot begin any more. Left out where there are none.
+    """
 
     ignores_unknown: ClassVar[bool] = True
     tasks: Annotated[tuple[SignedTask, ...], Many(16)]
     next_poll_ms: Milliseconds
     server_time: Time
+    unwanted: Annotated[tuple[Unwanted, ...], Many(16)] = ()
+    left_out_when_empty: ClassVar[frozenset[str]] = frozenset({"unwanted"})
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from nodeagent.protocol import (
     SlotEvidence,
     TaskKind,
     TopologyReport,
+    Unwanted,
     VmProvisionParams,
     VmReleaseParams,
     VmState,
@@ -27,7 +28,7 @@ from nodeagent.protocol import (
     parts_clash,
     task_slots,
 )
-from nodeagent.simhost.burning import burn_in
+from nodeagent.simhost.burning import burn_in, end_burn_in
 from nodeagent.simhost.cleanup import Cleanup
 from nodeagent.simhost.devices import OS_DISK, device_ids, part_id
 from nodeagent.simhost.faults import FaultMenu
@@ -139,9 +140,15 @@ class SimBackend:
             vm=VmSummary(vm.name, VmState(vm.state), vm.image),
         )
 
-    async def burn_in(self, params: BurnInParams, progress: Progress) -> BurnInResult:
+    async def burn_in(
+        self, params: BurnInParams, progress: Progress, load: Unwanted
+    ) -> BurnInResult:
         """Load the GPUs, on disk, and say how they stood it."""
-        return await burn_in(self, params, self._clock, progress)
+        return await burn_in(self, params, self._clock, progress, load)
+
+    async def end_burn_in(self, load: Unwanted) -> None:
+        """Take the load away, unless the menu says that it cannot be."""
+        end_burn_in(self, load, self._clock.now())
 
     async def release(
         self,

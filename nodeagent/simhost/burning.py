@@ -15,21 +15,25 @@ from nodeagent.protocol import (
     BurnInVerdict,
     FailureCode,
     TaskKind,
+    Unwanted,
 )
 from nodeagent.simhost.cleanup import Worker
-from nodeagent.simhost.faults import BURN_FAIL, BURN_HANG
+from nodeagent.simhost.faults import BURN_FAIL, BURN_HANG, BURN_STUCK
 
 _LOOK_S = 1.0
 
 
 async def burn_in(
-    host: Worker, params: BurnInParams, clock: Clock, progress: Progress
+    host: Worker, params: BurnInParams, clock: Clock, progress: Progress, load: Unwanted
 ) -> BurnInResult:
     """Put the GPUs under load; the seconds of the load are simulated. Raises BackendError."""
-    _begin(host, params, clock)
+    _begin(host, params, clock, load)
     try:
         await _load(host, params, clock, progress)
-    except (BackendError, LeaseLost, TaskCancelled):
+    except (LeaseLost, TaskCancelled):
+        end_burn_in(host, load, clock.now())
+        raise
+    except BackendError:
         _end(host)
         raise
     bad = params.gpus[0] if host.menu.read().burn_in == BURN_FAIL else None
@@ -43,13 +47,24 @@ async def burn_in(
     return BurnInResult(verdict, "simulated_load", told, params.duration_s, gpus)
 
 
+def end_burn_in(host: Worker, load: Unwanted, now: float) -> None:
+    """Take this task's load away; that of another stays. Raises BackendError."""
+    host.store.refresh()
+    state = host.store.state
+    if not state.loaded(now) or state.burning_task != load.task_id:
+        return
+    if host.menu.read().burn_in == BURN_STUCK:
+        raise BackendError(FailureCode.LOAD_NOT_OVER, "a process does not end", retryable=True)
+    _end(host)
+
+
 async def _load(host: Worker, params: BurnInParams, clock: Clock, progress: Progress) -> None:
     begun = clock.now()
     await host.work(TaskKind.BURN_IN, "loading", 0, progress)
     if host.menu.take_failure(TaskKind.BURN_IN):
         raise BackendError(FailureCode.BACKEND_ERROR, "the load did not start", retryable=True)
     await host.work(TaskKind.BURN_IN, "burning", 30, progress)
-    while host.menu.read().burn_in == BURN_HANG:
+    while host.menu.read().burn_in in (BURN_HANG, BURN_STUCK):
         if clock.now() - begun >= params.limit_s:
             detail = f"it did not end within {params.limit_s} seconds and was killed"
             raise BackendError(FailureCode.BURN_IN_OVERDUE, detail, retryable=False)
@@ -58,7 +73,7 @@ async def _load(host: Worker, params: BurnInParams, clock: Clock, progress: Prog
     await host.work(TaskKind.BURN_IN, "cooling", 90, progress)
 
 
-def _begin(host: Worker, params: BurnInParams, clock: Clock) -> None:
+def _begin(host: Worker, params: BurnInParams, clock: Clock, load: Unwanted) -> None:
     host.store.refresh()
     state = host.store.state
     if state.loaded(clock.now()):
@@ -74,6 +89,7 @@ def _begin(host: Worker, params: BurnInParams, clock: Clock) -> None:
             retryable=False,
         )
     state.burning, state.burning_until = list(params.gpus), clock.now() + params.limit_s
+    state.burning_task = load.task_id
     host.store.save()
 
 

@@ -9,7 +9,7 @@
 | duplicate | count | that many results are sent twice |
 | reboot | {kind, step} | the host goes down in that step, once; step "" is any |
 | vfio_missing | true | slices lost a prerequisite: reported, and provisioning fails |
-| burn_in | fail, hang | a burn-in finds its first GPU bad, or never ends by itself |
+| burn_in | fail, hang, stuck | a burn-in finds a bad GPU, never ends, or cannot be stopped |
 | missing | list of names | the same for anything else |
 | drop_network | true | nothing reaches the control plane |
 
@@ -28,7 +28,7 @@ from nodeagent.files import locked, read_json, write_json
 from nodeagent.protocol import TaskKind, WireError
 
 MISSING_STEP, FALSE_OK = "missing_step", "false_ok"
-BURN_FAIL, BURN_HANG = "fail", "hang"
+BURN_FAIL, BURN_HANG, BURN_STUCK = "fail", "hang", "stuck"
 
 
 class FaultError(ValueError):
@@ -198,8 +198,8 @@ def _lie(value: str) -> str:
 
 
 def _burn_in(value: str) -> str:
-    if value not in ("", BURN_FAIL, BURN_HANG):
-        raise FaultError(f"burn_in is {BURN_FAIL} or {BURN_HANG}")
+    if value not in ("", BURN_FAIL, BURN_HANG, BURN_STUCK):
+        raise FaultError(f"burn_in is {BURN_FAIL}, {BURN_HANG} or {BURN_STUCK}")
     return value
 
 

@@ -46,7 +46,8 @@ class SimHostState:
 
     parts: the parts of GPUs that exist, by device id, as their tasks described them. burning: the
     GPUs that a burn-in has under load; it outlives the agent's process, but no reboot, and ends at
-    burning_until (Unix seconds) by itself. burned: how many burn-ins have come to their end.
+    burning_until (Unix seconds) by itself. burning_task: whose load it is. burned: how many
+    burn-ins have come to their end.
     """
 
     name: str
@@ -58,6 +59,7 @@ class SimHostState:
     burning: list[str] = field(default_factory=list)
     burning_until: float = 0.0
     burned: int = 0
+    burning_task: str = ""
 
     def loaded(self, now: float) -> list[str]:
         """The GPUs that are under load at this time."""

@@ -14,6 +14,7 @@ from placement.domain.capacity import NodeFacts, schedulable
 from placement.domain.readiness import takes_of
 from placement.domain.residue import blocking_codes
 from placement.models import Node
+from placement.models.task import OPEN_BURN_IN
 from placement.selectors import postures_of
 
 SETTLE_S = 11.0
@@ -34,7 +35,7 @@ SELECT * FROM (
       FROM placement_node n) AS counted
  WHERE mask <> free_mask OR bit_count(mask::bit(64)) <> free_count
 """
-_SCHEDULABLE = """
+_SCHEDULABLE = f"""
 SELECT n.name, n.schedulable, n.state, n.health, n.conditions, n.free_count,
        (SELECT count(*) FROM placement_slot s WHERE s.node_id = n.id AND s.state = 'approved'),
        EXISTS (SELECT FROM placement_nodedrain d WHERE d.node_id = n.id
@@ -44,8 +45,7 @@ SELECT n.name, n.schedulable, n.state, n.health, n.conditions, n.free_count,
        n.takes, n.intended,
        ARRAY(SELECT k.capability FROM placement_nodecapability k
               WHERE k.node_id = n.id AND k.state = 'promoted'),
-       EXISTS (SELECT FROM placement_nodetask t WHERE t.node_id = n.id
-                AND t.kind = 'node.burn_in' AND t.state IN ('pending', 'leased'))
+       EXISTS (SELECT FROM placement_nodetask t WHERE t.node_id = n.id AND {OPEN_BURN_IN})
   FROM placement_node n ORDER BY n.name
 """
 

@@ -13,6 +13,11 @@ from placement import states
 from placement.models.allocation import Allocation
 from placement.models.node import Node
 
+OPEN_BURN_IN = """(t.kind = 'node.burn_in' AND (t.state IN ('pending', 'leased')
+    OR t.state = 'cancelled' AND t.ended_at IS NULL))"""
+"""Of a task t: a burn-in that may have its host under load. One that was stopped has its end only
+once the host has shown that the load is over."""
+
 
 class NodeTask(Stateful):
     """One bounded, typed piece of work for one node, leased and fenced by an epoch."""
@@ -54,6 +59,11 @@ class NodeTask(Stateful):
                 condition=Q(state__in=["pending", "leased"]),
             ),
             models.Index(fields=["lease_until"], name="task_lease", condition=Q(state="leased")),
+            models.Index(
+                fields=["node"],
+                name="task_stopping",
+                condition=Q(state="cancelled", ended_at__isnull=True),
+            ),
         ]
 
     def __str__(self) -> str:

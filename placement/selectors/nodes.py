@@ -18,10 +18,11 @@ from placement.domain.readiness import takes_of
 from placement.domain.residue import blocking_codes
 from placement.domain.truth import FourStates, Truth
 from placement.models import Claim, Node, NodeDrain, NodeTask, Slot, SlotResidue
+from placement.models.task import OPEN_BURN_IN
 from placement.selectors.drift import drift_codes
 from placement.states import LIVE, ResidueState, SlotState, TaskState
 
-_FACTS = """
+_FACTS = f"""
 SELECT n.id, n.state, n.health, n.conditions,
        n.free_count + (SELECT count(*) FROM placement_cutslot k
                         WHERE k.node_id = n.id AND k.open AND k.free_milli > 0),
@@ -36,8 +37,7 @@ SELECT n.id, n.state, n.health, n.conditions,
        n.intended,
        ARRAY(SELECT k.capability FROM placement_nodecapability k
               WHERE k.node_id = n.id AND k.state = 'promoted'),
-       EXISTS (SELECT FROM placement_nodetask t WHERE t.node_id = n.id
-                AND t.kind = 'node.burn_in' AND t.state IN ('pending', 'leased'))
+       EXISTS (SELECT FROM placement_nodetask t WHERE t.node_id = n.id AND {OPEN_BURN_IN})
   FROM placement_node n
   LEFT JOIN LATERAL (
        SELECT count(*) AS approved FROM placement_slot s

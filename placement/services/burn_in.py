@@ -2,7 +2,8 @@
 
 The host is taken out of placement for as long as the task is open, whoever ends the drain that
 automation sets, and while the host says that its load still runs. A result in time is evidence; no
-result is none.
+result is none. One that is stopped (placement.services.burn_in_stop) stays open until its load is
+shown to be over.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Final
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q, QuerySet
 
 from gpuaas.kernel import clock, errors, events, ids, sweeping
 from gpuaas.kernel.actor import Actor, system
 from placement.domain.readiness import FAIL, PASS, Item
 from placement.errors import NodeStateRefused
-from placement.models import Claim, NodeDrain, NodeTask, Slot
+from placement.models import Claim, Node, NodeDrain, NodeTask, Slot
 from placement.node_tasks import MOST_BURN_IN_S, BurnInResult, TaskKind
 from placement.services.agents import node_actor
 from placement.services.capabilities import capabilities_judge, evidence_keep
@@ -36,6 +38,7 @@ BUSY_LEAST_S: Final = 5
 BUSY_MOST_S: Final = 60
 """Between these many seconds, doubling, a host that is busy with an earlier load is asked again."""
 OPEN: Final = (TaskState.PENDING, TaskState.LEASED)
+STOPPING: Final = Q(state=TaskState.CANCELLED, ended_at__isnull=True)
 _NOT_YET: Final = (NodeState.ENROLLING, NodeState.INSPECTING, NodeState.RETIRED)
 
 
@@ -61,7 +64,12 @@ def burn_in_order(*, node_id: UUID, duration_s: int, reason: str, actor: Actor) 
     node = locked(node_id)
     if node.state in _NOT_YET:
         raise NodeStateRefused(f"{node.name} is {node.state}.", state=node.state)
-    known = NodeTask.objects.filter(node=node, kind=TaskKind.BURN_IN, state__in=OPEN).first()
+    known = burn_in_open(node).first()
+    if known is not None and known.state == TaskState.CANCELLED:
+        raise NodeStateRefused(
+            f"A burn-in of {node.name} is being stopped: wait until its load is over.",
+            state=node.state,
+        )
     if known is not None:
         return known
     held = Claim.objects.filter(node_num=node.num, state__in=LIVE).count()
@@ -96,6 +104,12 @@ def burn_in_order(*, node_id: UUID, duration_s: int, reason: str, actor: Actor) 
         facts={"task": str(task.pk), "gpus": len(gpus), "duration_s": duration_s},
     )
     return task
+
+
+def burn_in_open(node: Node) -> QuerySet[NodeTask]:
+    """The burn-in that may have the host under load: asked for, or stopped and not yet over."""
+    rows = NodeTask.objects.filter(Q(state__in=OPEN) | STOPPING, node=node)
+    return rows.filter(kind=TaskKind.BURN_IN)
 
 
 def burn_in_taken(task: NodeTask, result: BurnInResult) -> None:
@@ -149,7 +163,7 @@ def burn_in_over(node_id: UUID) -> bool:
     task is open, since another may be ordered meanwhile.
     """
     node = locked(node_id)
-    if NodeTask.objects.filter(node=node, kind=TaskKind.BURN_IN, state__in=OPEN).exists():
+    if burn_in_open(node).exists():
         return False
     ours = NodeDrain.objects.filter(
         node=node, slot_index=None, ended_at__isnull=True, owner=BURN_IN.as_json()

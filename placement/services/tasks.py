@@ -14,22 +14,16 @@ from django.db.models import Q
 from gpuaas.kernel import clock, errors, events, sweeping, workflow
 from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.transitions import advance
-from placement.domain.proof import SIGNATURE, missing_steps
 from placement.domain.readiness import PASS
 from placement.errors import LeaseLost, WireRefused
 from placement.models import (
     Allocation,
-    Claim,
-    CleanupProof,
     Node,
-    NodeCredential,
     NodeTask,
     TaskObservation,
 )
 from placement.node_tasks import (
-    PART_CLEANUP_STEPS,
     REQUIRED_CLEANUP_STEPS,
-    STEPS_THAT_MAY_NOT_APPLY,
     BurnInResult,
     CompleteRequest,
     FailRequest,
@@ -40,15 +34,16 @@ from placement.node_tasks import (
     TaskKind,
     TopologyReport,
     WireError,
-    evidence_signer,
     parse_result,
     sealed,
 )
 from placement.services.agents import node_actor
 from placement.services.burn_in import burn_in_failed, burn_in_over, burn_in_taken, burn_in_waits
+from placement.services.burn_in_stop import burn_in_ends, burn_in_rebooted, burn_in_unwanted
 from placement.services.nodes import locked, refold
+from placement.services.proofs import proofs_keep
 from placement.services.slots import links_take, slots_take
-from placement.states import LIVE, AllocationState, NodeState, TaskState
+from placement.states import AllocationState, NodeState, TaskState
 
 LEASE_S = 60
 POLL_LEAST_MS, POLL_MOST_MS = 1000, 15_000
@@ -71,6 +66,7 @@ def _new_boot(node: Node, boot_id: str, actor: Actor) -> Node:
     node.save(update_fields=["boot_id", "observed_seq"])
     for task in NodeTask.objects.filter(node=node, state=TaskState.LEASED):
         _lose(task, "the host restarted")
+    burn_in_rebooted(node)
     return node
 
 
@@ -136,7 +132,8 @@ def poll_ms() -> int:
 def tasks_lease(*, node: Node, message: LeaseRequest) -> LeaseAnswer:
     """Give the host what is due for it, each task with a new epoch.
 
-    Most of the time nothing is: that is found out in one statement, and nothing is locked.
+    Most of the time nothing is: that is found out in one statement, and nothing is locked. The
+    same for a burn-in that was stopped, of which the host is told until its load is over.
     """
     now, due = _may_be_due(node)
     if message.boot_id == node.boot_id and not due:
@@ -151,14 +148,17 @@ SELECT here.at, EXISTS (
         WHERE t.node_id = %s AND t.state IN ('pending', 'leased')
           AND (t.due_at <= here.at AND t.state = 'pending'
                OR t.lease_until < here.at AND t.state = 'leased'))
+       OR EXISTS (
+       SELECT FROM placement_nodetask t
+        WHERE t.node_id = %s AND t.state = 'cancelled' AND t.ended_at IS NULL)
   FROM (SELECT coalesce(%s, clock_timestamp()) AS at) here
 """
 
 
 def _may_be_due(node: Node) -> tuple[datetime, bool]:
-    """The time, and whether a task waits for the host or a lease of it may have ended."""
+    """The time, and whether a task waits for the host, was stopped, or a lease may have ended."""
     with connection.cursor() as cursor:
-        cursor.execute(_MAY_BE_DUE, [node.pk, clock.stand_in()])
+        cursor.execute(_MAY_BE_DUE, [node.pk, node.pk, clock.stand_in()])
         at, due = cursor.fetchone()
     return at, due
 
@@ -194,7 +194,12 @@ def _lease(node: Node, message: LeaseRequest, now: datetime) -> LeaseAnswer:
         if leased.run_id is not None:
             workflow.signal(leased.run_id)
         given.append(sealed(leased, node, now=now, until=until))
-    return LeaseAnswer(tasks=tuple(given), next_poll_ms=poll_ms(), server_time=int(now.timestamp()))
+    return LeaseAnswer(
+        tasks=tuple(given),
+        next_poll_ms=poll_ms(),
+        server_time=int(now.timestamp()),
+        unwanted=burn_in_unwanted(node),
+    )
 
 
 def _own(node: Node, task_id: UUID) -> NodeTask:
@@ -262,10 +267,12 @@ def task_complete(*, node: Node, task_id: UUID, message: CompleteRequest) -> Non
 
 @transaction.atomic
 def _complete(node: Node, task_id: UUID, message: CompleteRequest) -> LeaseLost | None:
+    locked(node.pk)  # before its task, as whoever stops or releases does
     task = _own(node, task_id)
     if _repeated(task, message.lease_epoch, message.boot_id, TaskState.SUCCEEDED):
         return None
     if not _current(task, message.lease_epoch, message.boot_id):
+        burn_in_ends(task, message.lease_epoch, None)
         return _late(task, message.lease_epoch, message.boot_id, "complete", message.to_json())
     kind = TaskKind(task.kind)
     try:
@@ -281,7 +288,7 @@ def _complete(node: Node, task_id: UUID, message: CompleteRequest) -> LeaseLost 
         _burned_what_was_asked(task, result)
         burn_in_taken(task, result)
     elif kind in REQUIRED_CLEANUP_STEPS:
-        _proofs(task, message)
+        proofs_keep(task, message)
     evidence = [entry.to_json() for entry in message.evidence]
     task = advance(
         task,
@@ -318,10 +325,12 @@ def task_fail(*, node: Node, task_id: UUID, message: FailRequest) -> None:
 
 @transaction.atomic
 def _fail(node: Node, task_id: UUID, message: FailRequest) -> LeaseLost | None:
+    locked(node.pk)  # before its task, as whoever stops or releases does
     task = _own(node, task_id)
     if _repeated(task, message.lease_epoch, message.boot_id, TaskState.FAILED):
         return None
     if not _current(task, message.lease_epoch, message.boot_id):
+        burn_in_ends(task, message.lease_epoch, message.code)
         return _late(task, message.lease_epoch, message.boot_id, "fail", message.to_json())
     actor = node_actor(node)
     error = {"code": message.code, "detail": message.detail}
@@ -346,7 +355,7 @@ def _fail(node: Node, task_id: UUID, message: FailRequest) -> LeaseLost | None:
         )
     else:
         if TaskKind(task.kind) in REQUIRED_CLEANUP_STEPS:
-            _proofs(task, message)
+            proofs_keep(task, message)
         advance(
             task,
             "fail",
@@ -366,66 +375,6 @@ def _fail(node: Node, task_id: UUID, message: FailRequest) -> LeaseLost | None:
     if task.run_id is not None:
         workflow.signal(task.run_id)
     return None
-
-
-def _proofs(task: NodeTask, message: CompleteRequest | FailRequest) -> None:
-    """Judge the evidence for each claim, and keep it: complete or with what is missing.
-
-    Bound to the claim, its slot, this attempt, and the boot the lease was given to; signed by
-    the node, whose word it is.
-    """
-    by_slot = {entry.slot_index: entry for entry in message.evidence}
-    keys = NodeCredential.objects.filter(node_id=task.node_id, revoked_at__isnull=True)
-    signer = evidence_signer(task, message, set(keys.values_list("public_key", flat=True)))
-    always = [step.value for step in REQUIRED_CLEANUP_STEPS[TaskKind(task.kind)]]
-    given = {
-        slot["slot_index"]: slot
-        for slot in task.params.get("slots", task.params.get("devices", []))
-    }
-    claims = Claim.objects.filter(
-        allocation__tasks=task, state__in=LIVE, attempt=task.claim_attempt
-    )
-    for claim in claims:
-        indices = sorted(given) if claim.slot_index < 0 else [claim.slot_index]
-        steps, missing = [], []
-        required = always if claim.part is None else [*always, *map(str, PART_CLEANUP_STEPS)]
-        if by_slot and not signer:
-            detail = "the node did not sign this evidence"
-            missing.append(
-                {"slot_index": indices[0], "step": SIGNATURE, "why": "not_signed", "detail": detail}
-            )
-        for index in indices:
-            entry = by_slot.get(index)
-            found = [step.to_json() for step in entry.steps] if entry else []
-            steps += [{"slot_index": index, **step} for step in found]
-            slot = given.get(index, {})
-            absent = {
-                "nvme_sanitised": slot.get("nvme_mode") == "none",
-                "nic_reset": slot.get("nic_mode") in ("none", "shared"),
-            }
-            missing += [
-                {"slot_index": index, "step": m.step, "why": m.why, "detail": m.detail}
-                for m in missing_steps(
-                    found,
-                    required=required,
-                    optional_when_absent={
-                        step.value: absent.get(step.value, False)
-                        for step in STEPS_THAT_MAY_NOT_APPLY
-                    },
-                )
-            ]
-        CleanupProof.objects.create(
-            claim=claim,
-            slot_id=claim.slot_id,
-            task=task,
-            attempt=task.claim_attempt,
-            boot_id=task.boot_id,
-            steps=steps,
-            complete=not missing,
-            missing=missing,
-            signature=message.evidence_signature or "",
-            signed_by=signer,
-        )
 
 
 def _discovered(node: Node, report: TopologyReport, actor: Actor) -> None:

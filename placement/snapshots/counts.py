@@ -10,6 +10,7 @@ from placement.domain.fit import Want
 from placement.domain.reasons import Group
 from placement.domain.terms import Own
 from placement.models.maintenance import OPEN_THEN, SETTLE_S
+from placement.models.task import OPEN_BURN_IN
 from placement.snapshots.keeping import Kept
 from placement.snapshots.places import LIVE, Target
 
@@ -30,8 +31,9 @@ SELECT count(*)::int, n.state, n.draining, n.health, n.schedulable, n.intended, 
                     WHEN NOT n.schedulable AND n.state = 'ready' AND (
                          n.conditions @> '[{"code": "burn_in_runs"}]' OR EXISTS (
                          SELECT FROM placement_nodetask t
-                          WHERE t.node_id = n.id AND t.kind = 'node.burn_in'
-                            AND t.state IN ('pending', 'leased')))
+                          WHERE t.node_id = n.id AND """
+    + OPEN_BURN_IN
+    + """))
                     THEN 'burning' ELSE n.state END AS state,
                n.health, n.schedulable, n.intended, n.takes, n.driver, n.runtime, n.slot_count,
                n.free_count, NOT """

@@ -10,6 +10,7 @@ from placement.domain.fit import Want
 from placement.domain.parts import CutState
 from placement.domain.reasons import Group
 from placement.models.maintenance import OPEN_THEN
+from placement.models.task import OPEN_BURN_IN
 from placement.snapshots.counts import KEPT_S, SMALL, key_of_census, params_of_census
 from placement.snapshots.keeping import Kept
 from placement.snapshots.places import LIVE, Target
@@ -20,8 +21,9 @@ SELECT count(*)::int, q.*
   FROM (SELECT CASE WHEN NOT n.schedulable AND n.state = 'ready' AND (
                          n.conditions @> '[{"code": "burn_in_runs"}]' OR EXISTS (
                          SELECT FROM placement_nodetask t
-                          WHERE t.node_id = n.id AND t.kind = 'node.burn_in'
-                            AND t.state IN ('pending', 'leased')))
+                          WHERE t.node_id = n.id AND """
+    + OPEN_BURN_IN
+    + """))
                     THEN 'burning' ELSE n.state END AS state,
                NOT n.schedulable AND EXISTS (
                     SELECT FROM placement_nodedrain d

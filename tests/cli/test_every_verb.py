@@ -394,4 +394,6 @@ def test_what_hosts_need_is_previewed_set_and_burnt_in(host: Host, operator: Per
     assert operator.reads("readiness-terms describe h100x8")
     task = operator.reads("node burn-in h1 --duration 60 --reason new")
     assert (task["kind"], task["state"]) == ("node.burn_in", "pending")
+    stopped = operator.reads("node burn-in-stop h1 --reason wrong")
+    assert (stopped["id"], stopped["state"]) == (task["id"], "cancelled")
     operator.types("fragmentation parts")

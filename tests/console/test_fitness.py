@@ -43,6 +43,14 @@ def test_a_free_host_is_burnt_in_from_its_page(fleet: Fleet) -> None:
     browser.send(where, {"do": "burn-in-run", "hours": "4", "reason": "new"})
     task = NodeTask.objects.get(kind="node.burn_in")
     assert (task.node.name, task.params["duration_s"], task.state) == ("host-2", 14400, "pending")
+    page = browser.get("/console/nodes/host-2/").content.decode()
+    assert ("Stop the burn-in" in page, "Burn it in…" in page) == (True, False)
+    NodeTask.objects.filter(pk=task.pk).update(lease_epoch=1)
+    browser.send(where, {"do": "burn-in-stop", "reason": "the wrong host"})
+    task.refresh_from_db()
+    assert (task.state, task.ended_at) == ("cancelled", None)
+    page = browser.get("/console/nodes/host-2/").content.decode()
+    assert ("being stopped" in page, "the wrong host" in page) == (True, True)
 
 
 def test_an_error_is_shown_in_words_with_its_way_out(fleet: Fleet) -> None:

@@ -24,6 +24,7 @@ from nodeagent.protocol import (
     TaskEnvelope,
     TaskKind,
     TaskParams,
+    Unwanted,
     WireError,
     load_json,
     request_signing_bytes,
@@ -69,6 +70,7 @@ class Control:
     joins: list[JoinRequest] = field(default_factory=list)
     renewals: int = 0
     cancel: bool = False
+    unwanted: list[Unwanted] = field(default_factory=list)
     poll_ms: int = 1000
     watch: Callable[[str, str, int], None] | None = None
     answers: dict[str, list[tuple[int, dict[str, Any] | bytes]]] = field(default_factory=dict)
@@ -208,7 +210,10 @@ class Control:
             {"envelope": task.envelope, "params": task.params, "signature": task.signature}
             for task in given
         ]
-        return 200, {"tasks": tasks, "next_poll_ms": self.poll_ms, "server_time": self.now()}
+        answer = {"tasks": tasks, "next_poll_ms": self.poll_ms, "server_time": self.now()}
+        if self.unwanted:
+            answer["unwanted"] = [one.to_json() for one in self.unwanted]
+        return 200, answer
 
 
 def envelope_of(queued: Queued) -> TaskEnvelope:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +17,17 @@ import pytest
 from nodeagent.backend import BackendError
 from nodeagent.host.config import Hook
 from nodeagent.host.hooks import Hooks
+from nodeagent.host.runtime import sessions
 from nodeagent.host.runtime.burning import BurnIn
-from nodeagent.protocol import BurnInParams, BurnInResult, TaskKind, WireError, parse_params
+from nodeagent.host.runtime.sessions import Session
+from nodeagent.protocol import (
+    BurnInParams,
+    BurnInResult,
+    TaskKind,
+    Unwanted,
+    WireError,
+    parse_params,
+)
 from nodeagent.simhost.agent import SimAgent
 from nodeagent.simhost.faults import FaultError, Faults, set_fault
 from tests.nodeagent.conftest import Bench
@@ -230,6 +242,50 @@ def test_a_hook_that_hangs_is_told_as_overdue(stage: HostStage) -> None:
     assert not lives(loaded(stage))
 
 
+def test_a_real_hosts_load_is_ended_when_its_task_is_cancelled(stage: HostStage) -> None:
+    (stage.folder / "hooks" / "hang").touch()
+    stage.control.add(BURN, real(stage, 1, 600), task_id="task-1")
+    assert until(lambda: loaded(stage) > 0)
+    stage.control.cancel = True
+    assert until(lambda: stage.answered("task-1"), 30)
+    [(_, failed)] = stage.control.failed
+    assert (failed.code, failed.retryable, lives(loaded(stage))) == ("cancelled", False, False)
+
+
+def test_a_load_that_outlived_its_agent_is_ended_once_it_is_not_wanted(stage: HostStage) -> None:
+    (stage.folder / "hooks" / "hang").touch()
+    stage.control.add(BURN, real(stage, 1, 600), task_id="task-1")
+    assert until(lambda: loaded(stage) > 0)
+    stage.kill_agent()
+    stage.control.unwanted = [Unwanted("task-1", 2), Unwanted("task-unknown", 1)]
+    assert lives(loaded(stage))
+    stage.start_agent()
+    assert until(lambda: len(stage.control.failed) >= 3, 30)
+    said = {(task, fail.code, fail.lease_epoch) for task, fail in stage.control.failed}
+    assert {("task-1", "interrupted", 1), ("task-1", "cancelled", 2)} <= said
+    assert ("task-unknown", "cancelled", 1) in said
+    assert not lives(loaded(stage))
+    stage.control.unwanted = []
+    os.unlink(stage.folder / "hooks" / "hang")
+    # The lease that was stopped begins nothing any more; a newer task does.
+    stage.done(BURN, real(stage, 1, 10), "task-2")
+    assert stage.control.completed[-1][1].result["verdict"] == "pass"
+
+
+def test_what_a_killed_helper_has_left_under_load_is_ended_by_the_next(stage: HostStage) -> None:
+    (stage.folder / "hooks" / "hang").touch()
+    stage.control.add(BURN, real(stage, 1, 600), task_id="task-1")
+    assert until(lambda: loaded(stage) > 0)
+    assert until(lambda: "pid" in (stage.folder / "helper" / "load.json").read_text())
+    stage.kill_helper()
+    assert lives(loaded(stage))
+    stage.start_helper()
+    assert not lives(loaded(stage))
+    assert not (stage.folder / "helper" / "load.json").exists()
+    assert until(lambda: stage.answered("task-1"))
+    assert stage.control.failed[-1][1].code == "helper_away"
+
+
 def burning(folder: Path, body: str, timeout_s: float) -> BurnIn:
     """A burn-in whose hook is this program."""
     path = folder / "burn_in"
@@ -237,16 +293,24 @@ def burning(folder: Path, body: str, timeout_s: float) -> BurnIn:
     path.chmod(0o755)
     gpu = SimpleNamespace(uuid="GPU-1", pci="0000:01:00.0", index=0)
     report = cast(Any, SimpleNamespace(gpus=(gpu,)))
-    return BurnIn("gpu-17", Hooks({"burn_in": Hook(path, timeout_s)}), lambda: report)
+    hooks = Hooks({"burn_in": Hook(path, timeout_s)})
+    return BurnIn("gpu-17", hooks, lambda: report, folder / "load.json", "boot-1")
+
+
+def burnt(load: BurnIn, duration_s: int, limit_s: int, epoch: int = 1) -> BurnInResult:
+    """What it finds of its one GPU."""
+    params = BurnInParams(("GPU-1",), duration_s, limit_s)
+    with load.taken(params, Unwanted("task-1", epoch)):
+        return load.run(params)
 
 
 def test_a_smaller_limit_of_the_hooks_own_says_nothing_about_the_gpus(tmp_path: Path) -> None:
     with pytest.raises(BackendError) as ended:
-        burning(tmp_path, "time.sleep(60)", 0.5).run(BurnInParams(("GPU-1",), 20, 30))
+        burnt(burning(tmp_path, "time.sleep(60)", 0.5), 20, 30)
     assert (ended.value.code, ended.value.retryable) == ("hook_timeout", False)
     assert "raise hooks.burn_in.timeout_s to 30 seconds" in ended.value.detail
     with pytest.raises(BackendError) as overdue:
-        burning(tmp_path, "time.sleep(60)", 60).run(BurnInParams(("GPU-1",), 1, 2))
+        burnt(burning(tmp_path, "time.sleep(60)", 60), 1, 2)
     assert overdue.value.code == "burn_in_overdue"
 
 
@@ -257,7 +321,58 @@ gpus = [{"uuid": "GPU-1", "ok": True, "detail": ""}]
 ran_s = told["limit_s"] - 21
 print(json.dumps(dict(method="load", detail="", verdict="pass", ran_s=ran_s, gpus=gpus)))
 """
-    assert burning(tmp_path, body, 60).run(BurnInParams(("GPU-1",), 20, 41)).ran_s == 20
+    assert burnt(burning(tmp_path, body, 60), 20, 41).ran_s == 20
     with pytest.raises(BackendError, match="9 of 20 seconds") as early:
-        burning(tmp_path, body, 60).run(BurnInParams(("GPU-1",), 20, 30))
+        burnt(burning(tmp_path, body, 60), 20, 30)
     assert (early.value.code, early.value.retryable) == ("hook_failed", False)
+
+
+def test_a_load_is_over_only_when_everything_that_the_hook_has_started_is_gone(
+    tmp_path: Path,
+) -> None:
+    body = """
+import os, subprocess
+child = subprocess.Popen(["/bin/sleep", "60"], preexec_fn=os.setpgrp)
+open(os.path.dirname(sys.argv[0]) + "/child", "w").write(str(child.pid))
+time.sleep(60)
+"""
+    load = burning(tmp_path, body, 60)
+    told: list[BackendError] = []
+
+    def runs() -> None:
+        try:
+            burnt(load, 20, 30)
+        except BackendError as error:
+            told.append(error)
+
+    work = threading.Thread(target=runs)
+    work.start()
+    assert until(lambda: (tmp_path / "child").exists() and load.runs())
+    child = int((tmp_path / "child").read_text())
+    load.end(Unwanted("another-task", 9))
+    assert (load.runs(), lives(child)) == (True, True)
+    load.end(Unwanted("task-1", 2))
+    load.end(Unwanted("task-1", 2))
+    assert (load.runs(), lives(child)) == (False, False)
+    work.join()
+    assert [error.code for error in told] == ["cancelled"]
+    with pytest.raises(BackendError, match="stopped"):
+        burnt(load, 20, 30)
+
+
+def test_a_load_whose_start_was_not_yet_noted_is_found_by_its_program(tmp_path: Path) -> None:
+    load = burning(tmp_path, "time.sleep(60)", 60)
+    left = subprocess.Popen([str(tmp_path / "burn_in")], start_new_session=True)
+    try:
+        assert until(lambda: bool(sessions.led_by(tmp_path / "burn_in")))
+        (tmp_path / "load.json").write_text('{"task": "task-1", "boot": "boot-1"}')
+        load.recover()
+        assert left.wait(timeout=5) == -signal.SIGKILL
+        assert (load.runs(), (tmp_path / "load.json").exists()) == (False, False)
+    finally:
+        left.kill()
+        left.wait()
+    other = sessions.session_of(os.getpid())
+    assert other is not None
+    # A number that belongs to somebody else meanwhile is left alone.
+    assert sessions.members(Session(other.pid, other.started + 1)) == []

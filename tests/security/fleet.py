@@ -26,6 +26,7 @@ FLEET: dict[str, dict[str, Any]] = {
     "node-cut": {**_REASON, "slot_index": 0, "cut": "whole"},
     "node-evidence": {**_REASON, "check": "burn_in", "verdict": "pass"},
     "node-burn-in": {**_REASON, "duration_s": 3600},
+    "node-stop-burn-in": _REASON,
     "node-promote": {**_REASON, "capability": "slices"},
     "node-demote": {**_REASON, "capability": "slices"},
     "node-lift-health": {**_REASON, "gpu_uuid": "GPU-none"},

@@ -22,6 +22,7 @@ from placement.models import Claim, Node, NodeDrain, NodeTask, Slot
 from placement.services import agents, approvals, cuts
 from placement.services import nodes as service
 from placement.services.burn_in import burn_in_order
+from placement.services.burn_in_stop import burn_in_stop
 from placement.states import LIVE_CLAIM
 
 TOPOLOGY_LISTS = (
@@ -366,6 +367,28 @@ class NodeBurnIn(OperatorView):
         given = BurnInIn.read(request.data)
         row = selectors.node_named(node)
         task = burn_in_order(node_id=row.pk, **given, actor=self.actor)
+        task.refresh_from_db()
+        return Response(_task_shown(task), status=202)
+
+
+class NodeBurnInStop(OperatorView):
+    """The end of a burn-in before its time."""
+
+    @extend_schema(
+        operation_id="node_burn_in_stop",
+        tags=["nodes"],
+        request=Reasoned,
+        responses={202: wire.TaskOut},
+    )
+    def post(self, request: Request, node: str) -> Response:
+        """Stop a burn-in that is open or runs. The answer is its task, cancelled.
+
+        The task's `ended_at` is null until the host has shown that its load is over; the host takes
+        no work until then. What the burn-in has found is no evidence. Repeating it is one.
+        """
+        given = Reasoned.read(request.data)
+        row = selectors.node_named(node)
+        task = burn_in_stop(node_id=row.pk, reason=given["reason"], actor=self.actor)
         task.refresh_from_db()
         return Response(_task_shown(task), status=202)
 

@@ -92,6 +92,12 @@ def _deciding(node: typer.Typer) -> None:
         task = session.client.post(f"{kind_path(NODE, name)}/actions/burn-in", body)
         session.out.item(TASK, task, anything)
 
+    @command(node, "burn-in-stop")
+    def node_burn_in_stop(session: Session, name: Reference, reason: Reason) -> None:
+        """Stop a burn-in; its node stays closed until the load is over. Shows the task."""
+        path = f"{kind_path(NODE, name)}/actions/stop-burn-in"
+        session.out.item(TASK, session.client.post(path, {"reason": reason}), anything)
+
     @command(node, "evidence-give")
     def node_evidence_give(
         session: Session,

@@ -12,6 +12,7 @@ from gpuaas.ui.forms import text_in
 from placement.selectors import node_named
 from placement.services import evidence as service
 from placement.services.burn_in import burn_in_order
+from placement.services.burn_in_stop import burn_in_stop
 from placement.services.health import health_lift
 
 
@@ -39,6 +40,11 @@ class ActOnFitness(OneNode):
                 node_id=node.pk, duration_s=int(hours) * 3600, reason=reason, actor=self.actor
             )
             messages.success(request, f"{node.name}: the burn-in is ordered; see its tasks.")
+            return redirect("console:node", node.name)
+        elif action == "burn-in-stop":
+            burn_in_stop(node_id=node.pk, reason=reason, actor=self.actor)
+            words = f"{node.name}: the burn-in is stopped; the host opens when its load is over."
+            messages.success(request, words)
             return redirect("console:node", node.name)
         elif action == "burn-in":
             verdict = text_in(request, "verdict", 8)

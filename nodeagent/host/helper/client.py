@@ -64,6 +64,10 @@ class Helper:
         await progress(step, percent + 1)
         return done
 
+    async def ask(self, verb: Verb, /, **arguments: Any) -> dict[str, Any]:
+        """Have something short done. Raises BackendError."""
+        return await self._ask(_line(verb, **arguments))
+
     async def _ask(self, line: bytes) -> dict[str, Any]:
         try:
             reader, writer = await asyncio.open_unix_connection(str(self._path), limit=MOST_BYTES)

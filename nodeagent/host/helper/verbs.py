@@ -99,6 +99,10 @@ class Verbs:
             return self._inspect()
         if request.verb is Verb.BURN_IN:
             return self._burn_in(request)
+        if request.verb is Verb.END_BURN_IN:
+            assert request.load is not None
+            self._burning.end(request.load)
+            return None
         with self._one_at_a_time(request.claim):
             match request.verb:
                 case Verb.DEFINE:
@@ -219,11 +223,12 @@ class Verbs:
     def _burn_in(self, request: Request) -> BurnInResult:
         params = request.params
         assert isinstance(params, BurnInParams)
+        assert request.load is not None
         with contextlib.ExitStack() as stack:
             with self._turn:
                 # From here on nothing is defined on them, and nothing was before.
                 self._bounds.refuse_busy(params.gpus)
-                stack.enter_context(self._burning.taken(params))
+                stack.enter_context(self._burning.taken(params, request.load))
             return self._burning.run(params)
 
     # Cleaning

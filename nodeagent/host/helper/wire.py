@@ -15,6 +15,7 @@ from nodeagent.protocol import (
     Message,
     SlotEvidence,
     TaskKind,
+    Unwanted,
     VmProvisionParams,
     VmReleaseParams,
     VmState,
@@ -38,6 +39,7 @@ class Verb(StrEnum):
     CLEAN = "clean"
     SETTLE = "settle"
     BURN_IN = "burn_in"
+    END_BURN_IN = "end_burn_in"
 
 
 Provision = VmProvisionParams | BaremetalProvisionParams
@@ -46,13 +48,17 @@ Release = VmReleaseParams | BaremetalReleaseParams
 
 @dataclass(frozen=True)
 class Request:
-    """One request. params: of define, clean, settle and burn_in; step: of clean alone."""
+    """One request. params: of define, clean, settle and burn_in; step: of clean alone.
+
+    load: of burn_in and end_burn_in, by which task and lease.
+    """
 
     verb: Verb
     claim: str = ""
     kind: TaskKind | None = None
     params: Provision | Release | BurnInParams | None = None
     step: CleanupStep | None = None
+    load: Unwanted | None = None
 
 
 @dataclass(frozen=True)
@@ -123,10 +129,13 @@ def parse_request(raw: Any) -> Request:
         return Request(verb)
     if verb in (Verb.ATTACH, Verb.START):
         return Request(verb, claim=_Claimed.from_json(rest).claim)
-    if verb is Verb.BURN_IN:
-        _only(rest, {"params"})
+    if verb in (Verb.BURN_IN, Verb.END_BURN_IN):
+        _only(rest, {"params", "load"} if verb is Verb.BURN_IN else {"load"})
+        load = Unwanted.from_json(rest.get("load"), "/load")
+        if verb is Verb.END_BURN_IN:
+            return Request(verb, load=load)
         burning = BurnInParams.from_json(rest.get("params"), "/params")
-        return Request(verb, kind=TaskKind.BURN_IN, params=burning)
+        return Request(verb, kind=TaskKind.BURN_IN, params=burning, load=load)
     return _with_params(verb, rest)
 
 
