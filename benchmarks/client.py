@@ -35,6 +35,7 @@ from placement.models import NodeFamily, Pool  # noqa: E402
 from placement.services import allocations, engine, requests  # noqa: E402
 from placement.services.bundle import Item, capacity_gate  # noqa: E402
 from placement.services.queue import BATCH, cycle_run  # noqa: E402
+from placement.services.releases import releases_begin  # noqa: E402
 from placement.snapshots import Ask, look_many  # noqa: E402
 from tenants.models import Sku, SlaTier  # noqa: E402
 
@@ -136,7 +137,7 @@ def claim_by_batch(ask: dict[str, Any]) -> Callable[[], int]:
 
 
 def turnover(ask: dict[str, Any]) -> Callable[[], int]:
-    """A batch placed together, then each of its allocations given back by the tenants' service."""
+    """A batch placed together, then its allocations given back together, each by its tenant."""
 
     def once() -> int:
         items = _items(ask, BATCH)
@@ -147,12 +148,15 @@ def turnover(ask: dict[str, Any]) -> Callable[[], int]:
             for item, result in zip(items, placed, strict=True)
             if isinstance(result, engine.Placed)
         ]
-        with transaction.atomic():
-            for item in sorted(held, key=lambda item: item.allocation_id):
-                allocations.allocation_release(
-                    allocation_id=item.allocation_id, reason="bench", actor=item.actor
+        left = releases_begin(
+            [
+                allocations.leaving(
+                    item.allocation_id, reason="bench", actor=item.actor, claims=item.want.slots
                 )
-        return len(held)
+                for item in held
+            ]
+        )
+        return sum(one.begun for one in left)
 
     return once
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from celery import current_app, shared_task
 from celery.bootsteps import StartStopStep
 
-from gpuaas.kernel import errors, events, outbox, retention, seals, ticks, workflow
+from gpuaas.kernel import events, outbox, retention, seals, ticks, workflow
 from gpuaas.kernel.workflow import runs
 
 ticks.register("runs", 1.0, workflow.sweep)
@@ -22,12 +22,9 @@ ticks.register("retention", 600.0, retention.sweep)
 
 
 @shared_task(name=runs.DRIVE_TASK)
-def drive_run(run_id: str) -> None:
-    """Take one run as far as it goes; a run that is gone is nobody's fault."""
-    try:
-        workflow.drive(UUID(run_id))
-    except errors.NotFound:
-        return
+def drive_run(*run_ids: str) -> None:
+    """Take each run as far as it goes; a run that is gone is nobody's fault."""
+    workflow.drive_each(UUID(run_id) for run_id in run_ids)
 
 
 @shared_task(name=events.DELIVER_TASK)

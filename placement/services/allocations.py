@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
@@ -27,7 +27,6 @@ from placement.domain.sets import NoPlan
 from placement.models import Allocation
 from placement.services import requests
 from placement.services.bundle import Item, capacity_gate, run_begun
-from placement.services.cleanup import release_begin
 from placement.services.engine import (
     Group,
     Placed,
@@ -41,9 +40,9 @@ from placement.services.engine import (
 )
 from placement.services.intents import intent_dropped, intent_taken
 from placement.services.queue import waiting
+from placement.services.releases import Leaving, Left, releases_begin
 from placement.services.spending import spend_told
 from placement.snapshots import Ask, look
-from placement.states import AllocationState
 from tenants.services.tenancy import checked_name
 
 HOURS_A_MONTH = 730
@@ -272,24 +271,41 @@ def queued_ahead(item: Item) -> int:
 
 
 def allocation_release(*, allocation_id: UUID, reason: str, actor: Actor) -> WorkflowRun:
-    """Give an allocation back, or cancel one that is still being made. Repeating it is one.
+    """Give an allocation back, or cancel one that is still being made. Repeating it is one."""
+    with transaction.atomic():
+        [left] = allocations_release(allocation_ids=[allocation_id], reason=reason, actor=actor)
+        with platform_scope():
+            return left.run()
 
-    The run that makes it is locked first, as its own steps do, then the allocation.
+
+def allocations_release(
+    *, allocation_ids: Collection[UUID], reason: str, actor: Actor
+) -> list[Left]:
+    """Give back several together: all of them, or none. Repeating it has the effect of one.
+
+    In the order of the asked. Raises NotFound where the actor's tenant has not all of them.
     """
     with transaction.atomic():
-        row = Allocation.objects.filter(pk=allocation_id).first()
-        if row is None:
+        held = dict(Allocation.objects.filter(pk__in=allocation_ids).values_list("pk", "slots"))
+        asked = dict.fromkeys(allocation_ids)
+        if len(held) < len(asked):
             raise errors.NotFound
         with platform_scope():
-            if row.state in (AllocationState.PLACED, AllocationState.PROVISIONING):
-                workflow.cancel(row.run_id, actor, reason or "released by the tenant")
-            return release_begin(
-                allocation_id=allocation_id,
-                outcome=None,
-                code="released",
-                detail=reason,
-                actor=actor,
+            return releases_begin(
+                [leaving(pk, reason=reason, actor=actor, claims=held[pk]) for pk in asked]
             )
+
+
+def leaving(allocation_id: UUID, *, reason: str, actor: Actor, claims: int = 1) -> Leaving:
+    """What a tenant says that gives something back, or cancels what is still being made."""
+    return Leaving(
+        allocation_id,
+        actor,
+        code="released",
+        detail=reason,
+        cancel=reason or "released by the tenant",
+        claims=claims,
+    )
 
 
 @transaction.atomic

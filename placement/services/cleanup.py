@@ -7,17 +7,16 @@ from uuid import UUID
 
 from django.db import transaction
 
-from gpuaas.kernel import clock, errors, events, ids, told, workflow
+from gpuaas.kernel import clock, errors, events, ids, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.transitions import advance
 from placement.errors import NotBlocked
 from placement.models import Allocation, Claim, ClaimDevice, NodeTask
 from placement.services.nodes import locked, need_reason, recount
-from placement.states import LIVE, AllocationState, ClaimState, Outcome, TaskState
+from placement.services.releases import RELEASE_S, Leaving, releases_begin
+from placement.states import LIVE, AllocationState, ClaimState, TaskState
 from tenants.services.tenancy import quota_return
-
-RELEASE_S = 900
 
 
 def locked_allocation(allocation_id: UUID) -> Allocation:
@@ -77,11 +76,11 @@ def _release_task(allocation: Allocation, run_id: UUID) -> NodeTask:
     )
 
 
-def _start_run(kind: str, allocation: Allocation, actor: Actor) -> WorkflowRun:
+def _start_cleanup(allocation: Allocation, actor: Actor) -> WorkflowRun:
     run_id = ids.new_id()
     task = _release_task(allocation, run_id)
     return workflow.start(
-        kind,
+        "allocation.cleanup",
         subject_kind="placement.allocation",
         subject_id=allocation.pk,
         tenant_id=allocation.tenant_id,
@@ -91,43 +90,18 @@ def _start_run(kind: str, allocation: Allocation, actor: Actor) -> WorkflowRun:
     )
 
 
-@transaction.atomic
 def release_begin(
     *, allocation_id: UUID, outcome: str | None, code: str, detail: str, actor: Actor
 ) -> WorkflowRun:
-    """Start giving back, from any state before it; from later states show the run there is.
+    """Start giving back one, without a look at the run that may still make it.
 
-    ``outcome`` None: what the tenant asked for, ended or cancelled by how far it was.
+    From any state before it; from later states the run there is. ``outcome`` None: what the
+    tenant asked for, ended or cancelled by how far it was. Raises NotFound.
     """
-    row = locked_allocation(allocation_id)
-    if row.state in (
-        AllocationState.RELEASING,
-        AllocationState.CLEANUP_BLOCKED,
-        AllocationState.RELEASED,
-    ):
-        return WorkflowRun.objects.get(pk=row.run_id)
-    if outcome is None:
-        active = row.state == AllocationState.ACTIVE
-        outcome = Outcome.ENDED if active else Outcome.CANCELLED
-    cancel_tasks(row, actor)
-    run = _start_run("allocation.release", row, actor)
-    advance(
-        row,
-        "release",
-        actor=actor,
-        reason=code if told.host_speaks(code) else detail,
-        changes={
-            "outcome": outcome,
-            "outcome_code": code,
-            "outcome_detail": detail,
-            "run_id": run.pk,
-            "release_asked_at": clock.db_now(),
-        },
-    )
-    for claim in live_claims(row):
-        if claim.state in (ClaimState.RESERVED, ClaimState.ACTIVE):
-            advance(claim, "release", actor=actor)
-    return run
+    asked = Leaving(allocation_id, actor, code=code, detail=detail, outcome=outcome)
+    for left in releases_begin([asked]):
+        return left.run()
+    raise errors.NotFound
 
 
 def _give_back(claims: list[Claim], row: Allocation) -> None:
@@ -217,7 +191,7 @@ def cleanup_retry(*, allocation_id: UUID, reason: str, actor: Actor) -> Workflow
     cancel_tasks(row, actor)
     row.attempt += 1
     Claim.objects.filter(allocation=row, state__in=LIVE).update(attempt=row.attempt)
-    run = _start_run("allocation.cleanup", row, actor)
+    run = _start_cleanup(row, actor)
     row.run_id = run.pk
     row.save(update_fields=["attempt", "run_id"])
     events.record(

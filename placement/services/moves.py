@@ -10,7 +10,7 @@ from admission.models import Action, AdmissionRequest, Workload
 from admission.states import RequestState
 from gpuaas.kernel.actor import Actor
 from placement.models import Allocation
-from placement.services.allocations import allocation_release
+from placement.services.allocations import allocations_release
 from placement.services.intents import STANDING
 from placement.states import AllocationState, Outcome
 
@@ -56,10 +56,9 @@ def surplus(row: Workload, replicas: int) -> list[Allocation]:
     ]
 
 
-def release_each(rows: Iterable[Allocation], reason: str, actor: Actor) -> None:
-    """Release some, in the order of their nodes: locks are taken in one order."""
-    for allocation in sorted(rows, key=lambda a: (a.node.num, a.pk)):
-        allocation_release(allocation_id=allocation.pk, reason=reason, actor=actor)
+def release_all(rows: Iterable[Allocation], reason: str, actor: Actor) -> None:
+    """Release some together: all of them, or none."""
+    allocations_release(allocation_ids=[row.pk for row in rows], reason=reason, actor=actor)
 
 
 def workload_moved(*, request_id: UUID, actor: Actor) -> int:
@@ -72,8 +71,8 @@ def workload_moved(*, request_id: UUID, actor: Actor) -> int:
     if states != {AllocationState.ACTIVE} or fresh.filter(outcome__in=FAILED).exists():
         return 0
     old = Allocation.objects.filter(pk__in=request.spec.get("moves", []), state__in=STANDING)
-    gone = list(old.select_related("node"))
-    release_each(gone, "moved", actor)
+    gone = list(old)
+    release_all(gone, "moved", actor)
     return len(gone)
 
 
@@ -86,6 +85,6 @@ def workload_not_moved(*, request_id: UUID, actor: Actor) -> int:
     old = Allocation.objects.filter(pk__in=request.spec.get("moves", []), state__in=STANDING)
     if not fresh.filter(outcome__in=FAILED).exists() or not old.exists():
         return 0
-    gone = list(fresh.filter(state__in=STANDING).select_related("node"))
-    release_each(gone, "not moved", actor)
+    gone = list(fresh.filter(state__in=STANDING))
+    release_all(gone, "not moved", actor)
     return len(gone)

@@ -34,7 +34,7 @@ from placement.services.intents import (
     waiting_locked,
 )
 from placement.services.memory import memory_of, whole_number
-from placement.services.moves import release_each, standing_newest, surplus
+from placement.services.moves import release_all, standing_newest, surplus
 from placement.services.workload_changes import (
     MOST_BATCH,
     MOST_REPLICAS,
@@ -223,7 +223,7 @@ def _scale_down(change: Change, replicas: int, actor: Actor) -> Ticket:
         gone = surplus(fresh, replicas)
         if fresh.replicas != replicas:
             intent_change(fresh, {"replicas": replicas}, actor)
-        release_each(gone, "scaled down", actor)
+        release_all(gone, "scaled down", actor)
 
     return _decide(change, actor, fewer)
 
@@ -322,7 +322,7 @@ def workload_stop(*, workload_id: UUID, reason: str, actor: Actor) -> Workload:
                 return row
             _withdraw(row, actor)
             row = advance(row, "stop", actor=actor, reason=reason)
-            release_each(standing_newest(row), reason or "stopped", actor)
+            release_all(standing_newest(row), reason or "stopped", actor)
             return workload_settle(workload_id=row.pk, actor=actor)
 
 

@@ -26,11 +26,13 @@ from gpuaas.kernel.workflow.definitions import (
     register,
     registered,
 )
-from gpuaas.kernel.workflow.engine import drive, sweep
+from gpuaas.kernel.workflow.engine import drive, drive_each, sweep
 from gpuaas.kernel.workflow.runs import (
+    TOPIC,
     Progress,
     actor_of,
     cancel,
+    cancellation,
     nudge,
     progress,
     signal,
@@ -39,6 +41,7 @@ from gpuaas.kernel.workflow.runs import (
 )
 
 __all__ = [
+    "TOPIC",
     "Backoff",
     "Definition",
     "Done",
@@ -50,8 +53,10 @@ __all__ = [
     "Wait",
     "actor_of",
     "cancel",
+    "cancellation",
     "definition_of",
     "drive",
+    "drive_each",
     "initial_steps",
     "nudge",
     "progress",

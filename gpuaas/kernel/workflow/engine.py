@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -85,14 +86,24 @@ def sweep(limit: int = 100) -> int:
         .order_by("due_at")
         .values_list("pk", flat=True)[:limit]
     )
-    for run_id in due:
+    drive_each(due)
+    return len(due)
+
+
+def drive_each(run_ids: Iterable[UUID]) -> None:
+    """Drive several in turn; one run's failure stops no other, and one that is gone is passed over.
+
+    A lost connection is raised: the others are found again by the sweep.
+    """
+    for run_id in run_ids:
         try:
             drive(run_id)
+        except errors.NotFound:
+            continue
         except (OperationalError, InterfaceError):
             raise
         except Exception:
             log.exception("run %s could not be driven", run_id)
-    return len(due)
 
 
 def _free(now: datetime) -> Q:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import DatabaseError, transaction
@@ -21,6 +21,10 @@ from gpuaas.kernel.workflow.definitions import RUN_CANCELLED, definition_of, ini
 log = logging.getLogger(__name__)
 
 DRIVE_TASK = "gpuaas.kernel.drive"
+TOPIC: Final = "run:"
+"""What the topic of a run begins with; its id follows."""
+AT_ONCE: Final = 32
+"""How many runs one hint names at most: the others go to other workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class Progress:
 
 def topic_of(run_id: UUID) -> str:
     """The notify topic that is published in every commit that changes the run."""
-    return f"run:{run_id}"
+    return f"{TOPIC}{run_id}"
 
 
 def start(
@@ -85,9 +89,10 @@ def actor_of(run: WorkflowRun) -> Actor:
     )
 
 
-def nudge(run_id: UUID) -> None:
-    """Hint that the run is due. Never blocks and never fails: the sweep finds it anyway."""
-    nudges.send(DRIVE_TASK, str(run_id))
+def nudge(*run_ids: UUID) -> None:
+    """Hint that runs are due. Never blocks and never fails: the sweep finds them anyway."""
+    for start in range(0, len(run_ids), AT_ONCE):
+        nudges.send(DRIVE_TASK, *map(str, run_ids[start : start + AT_ONCE]))
 
 
 def signal(run_id: UUID) -> None:
@@ -119,6 +124,15 @@ def _after_signal(run_id: UUID, reached: bool) -> None:
     nudge(run_id)
 
 
+def cancellation(actor: Actor, reason: str) -> dict[str, Any]:
+    """The error that a run has which somebody cancelled; the step where it stood comes to it."""
+    return {
+        "code": RUN_CANCELLED.code,
+        "detail": reason or RUN_CANCELLED.title,
+        "facts": {"by": actor.as_json()},
+    }
+
+
 @transaction.atomic
 def cancel(run_id: UUID, actor: Actor, reason: str) -> WorkflowRun:
     """Stop going forward and undo what was done; the run ends cancelled.
@@ -134,12 +148,7 @@ def cancel(run_id: UUID, actor: Actor, reason: str) -> WorkflowRun:
             return run
         now = clock.db_now()
         run.state = RunState.COMPENSATING
-        run.error = {
-            "code": RUN_CANCELLED.code,
-            "detail": reason or RUN_CANCELLED.title,
-            "facts": {"by": actor.as_json()},
-            "step": run.step,
-        }
+        run.error = {**cancellation(actor, reason), "step": run.step}
         run.attempt = 0
         run.due_at = run.updated_at = now
         run.save(update_fields=["state", "error", "attempt", "due_at", "updated_at"])
