@@ -1,15 +1,15 @@
 """How does a sweep do something to many objects, so that one that breaks stops no other?
 
-Each object is done by itself. One that raises rests, longer each time, and the next
-turns leave it out: neither is it tried again at once, nor does it take a place in a batch. What
-rests is a row, so that all workers know; it is counted by ``gpuaas_sweep_faults`` and found by the
-audit ``sweeps``, and each try is logged.
+Each object is done by itself, or several together as long as none of them breaks. One that
+raises rests, longer each time, and the next turns leave it out: neither is it tried again at
+once, nor does it take a place in a batch. What rests is a row, so that all workers know; it is
+counted by ``gpuaas_sweep_faults`` and found by the audit ``sweeps``, and each try is logged.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from typing import Final
@@ -46,28 +46,74 @@ def each(sweep: str, find: Find, act: Callable[[UUID], object], *, at_once: bool
     An object that changed meanwhile, or that somebody else holds, is passed over and is due again
     in the next turn. A lost connection is raised.
     """
-    with platform_scope():
-        faults = SweepFault.objects.filter(sweep=sweep)
-        known = dict(faults.values_list("subject_id", "next_at"))
-        now = clock.db_now()
-        done = 0
-        for subject in list(find([one for one, at in known.items() if at > now])):
-            try:
-                with transaction.atomic() if at_once else nullcontext():
-                    done += act(subject) is not False
-                    if subject in known:
-                        faults.filter(subject_id=subject).delete()
-            except (ConcurrentUpdate, NotFound):
-                continue
-            except (OperationalError, InterfaceError) as busy:
-                if not connection.is_usable():
-                    raise
-                log.info("sweep %s passes over %s: %s", sweep, subject, type(busy).__name__)
-            except Exception as broken:
-                _rest(sweep, subject, broken)
-        if known:
-            faults.filter(next_at__lt=now - LAPSED).delete()
-    return done
+    turn = _Turn(sweep, lambda some: sum(act(one) is not False for one in some), at_once=at_once)
+    return turn.take(find, size=1)
+
+
+def many(sweep: str, find: Find, act: Callable[[Sequence[UUID]], int], *, size: int) -> int:
+    """Do ``act`` to all that ``find`` gives, ``size`` objects in a transaction; how many were done.
+
+    ``act`` says how many of its objects it did. Where it breaks, each of them is done by itself,
+    as by ``each``.
+    """
+    return _Turn(sweep, act, at_once=True).take(find, size=size)
+
+
+class _Turn:
+    """One turn of a sweep: what rests, and what is done."""
+
+    def __init__(self, sweep: str, act: Callable[[Sequence[UUID]], int], *, at_once: bool) -> None:
+        self.sweep, self.act, self.at_once = sweep, act, at_once
+        self.faults = SweepFault.objects.filter(sweep=sweep)
+
+    def take(self, find: Find, *, size: int) -> int:
+        """Do what is due, ``size`` objects together."""
+        with platform_scope():
+            self.known = dict(self.faults.values_list("subject_id", "next_at"))
+            now = clock.db_now()
+            due = list(find([one for one, at in self.known.items() if at > now]))
+            done = 0
+            for start in range(0, len(due), size):
+                some = due[start : start + size]
+                together = self._together(some) if size > 1 else None
+                done += sum(map(self._alone, some)) if together is None else together
+            if self.known:
+                self.faults.filter(next_at__lt=now - LAPSED).delete()
+        return done
+
+    def _done(self, some: Sequence[UUID]) -> int:
+        with transaction.atomic() if self.at_once else nullcontext():
+            count = self.act(some)
+            if again := self.known.keys() & set(some):
+                self.faults.filter(subject_id__in=again).delete()
+        return count
+
+    def _together(self, some: Sequence[UUID]) -> int | None:
+        """None when it broke: then nothing of it happened."""
+        try:
+            return self._done(some)
+        except Exception as broken:
+            _raise_if_lost(broken)
+            kind = type(broken).__name__
+            log.info("sweep %s: %s in %d together; one by one", self.sweep, kind, len(some))
+        return None
+
+    def _alone(self, subject: UUID) -> int:
+        try:
+            return self._done([subject])
+        except (ConcurrentUpdate, NotFound):
+            pass
+        except (OperationalError, InterfaceError) as busy:
+            _raise_if_lost(busy)
+            log.info("sweep %s passes over %s: %s", self.sweep, subject, type(busy).__name__)
+        except Exception as broken:
+            _rest(self.sweep, subject, broken)
+        return 0
+
+
+def _raise_if_lost(error: Exception) -> None:
+    if isinstance(error, OperationalError | InterfaceError) and not connection.is_usable():
+        raise error
 
 
 def _rest(sweep: str, subject: UUID, broken: Exception) -> None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 from uuid import UUID
 
 from django.db import connection
 
-from gpuaas.kernel import sweeping, workflow
+from gpuaas.kernel import sweeping
 from gpuaas.kernel.actor import system
 from gpuaas.kernel.errors import FieldError, InvalidRequest
 from placement.domain.order import AllocationOrder
 from placement.errors import DURATION_OVER
-from placement.models import Allocation
-from placement.services.cleanup import release_begin
 from placement.services.intents import STANDING
-from placement.states import AllocationState, Outcome
+from placement.services.releases import BATCH as TOGETHER
+from placement.services.releases import Leaving, releases_begin
+from placement.states import Outcome
 
 LEAST_S, MOST_S = 60, 10 * 366 * 86_400
 BATCH: Final = 200
@@ -52,7 +52,7 @@ def durations_sweep() -> int:
 
     Its outcome is ``expired``. What has been released meanwhile is passed over.
     """
-    return sweeping.each("placement.durations", _over, _expire)
+    return sweeping.many("placement.durations", _over, _expire, size=TOGETHER)
 
 
 def _over(resting: Collection[UUID]) -> list[UUID]:
@@ -61,17 +61,16 @@ def _over(resting: Collection[UUID]) -> list[UUID]:
         return [row[0] for row in cursor.fetchall()]
 
 
-def _expire(allocation_id: UUID) -> bool:
-    row = Allocation.objects.get(pk=allocation_id)
-    if row.state not in STANDING:
-        return False
-    if row.state != AllocationState.ACTIVE:
-        workflow.cancel(row.run_id, PART, DURATION_OVER.code)
-    release_begin(
-        allocation_id=allocation_id,
-        outcome=Outcome.EXPIRED,
-        code=DURATION_OVER.code,
-        detail="the time that was asked for is over",
-        actor=PART,
-    )
-    return True
+def _expire(allocation_ids: Sequence[UUID]) -> int:
+    over = [
+        Leaving(
+            allocation_id,
+            PART,
+            code=DURATION_OVER.code,
+            detail="the time that was asked for is over",
+            outcome=Outcome.EXPIRED,
+            cancel=DURATION_OVER.code,
+        )
+        for allocation_id in allocation_ids
+    ]
+    return sum(left.begun for left in releases_begin(over))

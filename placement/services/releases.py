@@ -102,7 +102,7 @@ def _terms() -> str:
         {
             "task_s": RELEASE_S,
             "run_s": int(workflow.definition_of(RUN_KIND).deadline_s),
-            "active": AllocationState.ACTIVE.value,
+            "handed_over": AllocationState.ACTIVE.value,
             "channel": CHANNEL,
             "topic": workflow.TOPIC,
         }
@@ -131,9 +131,9 @@ def _row(i: int, one: Leaving) -> dict[str, Any]:
 def releases_begin(leaving: Sequence[Leaving]) -> list[Left]:
     """Start giving back each, from any state before it; from later states show the run there is.
 
-    All of them or none, in one statement in the caller's transaction (or in one of its own), at
-    most once in a transaction that locks nothing else: the locks of a second batch would come
-    after those of the first. In the order of the asked; what does not exist is left out, and
+    All of them or none, in one statement in the caller's transaction (or in one of its own).
+    Once in a transaction, before other locks of nodes: a second batch would lock its runs after
+    the nodes of the first. In the order of the asked; what does not exist is left out, and
     nothing is to be named twice. Waits for whoever drives a run that is to be cancelled.
     """
     if not leaving:
@@ -165,11 +165,13 @@ def releases_each(leaving: Iterable[Leaving]) -> int:
 
     Where a batch breaks, each of it is tried by itself, so that one that cannot be given back
     keeps no other. The first error is raised when all were tried; a lost connection at once.
+    In a transaction of the caller's they are one batch, since its locks are kept to the end.
     """
     wanted = list(leaving)
+    size = max(1, len(wanted)) if connection.in_atomic_block else BATCH
     begun, broke = 0, None
-    for start in range(0, len(wanted), BATCH):
-        batch = wanted[start : start + BATCH]
+    for start in range(0, len(wanted), size):
+        batch = wanted[start : start + size]
         try:
             begun += _begun(batch)
         except Exception as error:

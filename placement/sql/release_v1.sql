@@ -134,7 +134,7 @@ BEGIN
           FROM unnest(v_items) x WHERE x.was = ANY (v_leaves);
         UPDATE placement_allocation a
            SET state = v_to, state_since = v_at, version = a.version + 1, run_id = x.run,
-               outcome = CASE WHEN x.was = p_terms ->> 'active' THEN x.outcome_active
+               outcome = CASE WHEN x.was = p_terms ->> 'handed_over' THEN x.outcome_active
                               ELSE x.outcome_else END,
                outcome_code = x.code, outcome_detail = x.detail, release_asked_at = v_at
           FROM unnest(v_items) x WHERE a.id = x.allocation AND x.was = ANY (v_leaves);

@@ -14,7 +14,7 @@ from gpuaas.kernel.models import Event
 from gpuaas.kernel.transitions import advance
 from placement.models import Allocation, Claim, Node, NodeTask
 from placement.services import approvals, nodes, slots
-from placement.services.allocations import allocation_release
+from placement.services.allocations import allocation_release, allocations_release
 from placement.services.queue import cycle_run
 from tenants.models import QuotaCounter
 from tenants.services import tenancy
@@ -27,6 +27,7 @@ from tests.builders import (
     a_host,
     a_report,
     a_tenant,
+    drive_all,
 )
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -162,6 +163,60 @@ def test_two_releases_are_one() -> None:
             NodeTask.objects.filter(allocation_id=allocation, kind__endswith="release").count() == 1
         )
         host.work()
+        assert charged(acme) == 0 == held(acme)
+
+
+def test_batches_of_releases_that_overlap_begin_each_once() -> None:
+    a_catalogue()
+    acme = a_tenant("acme")
+    hosts = [a_host(f"host-{k}") for k in range(3)]
+    for _ in range(ROUNDS):
+        made = [one for _ in range(6) if (one := acme.order(slots=3).allocation_id) is not None]
+        hosts[0].work()
+        batches = [made, made[::-1], made[1:4], made[::2]]
+        results = together(
+            *[
+                lambda batch=batch: allocations_release(
+                    allocation_ids=batch, reason="", actor=acme.actor
+                )
+                for batch in batches
+            ]
+        )
+        assert refusals(results) == []
+        left = [one for batch in results for one in batch]
+        assert sorted(one.allocation_id for one in left if one.begun) == sorted(made)
+        assert len({one.run_id for one in left}) == 6
+        for host in hosts:
+            host.work()
+        assert charged(acme) == 0 == held(acme)
+
+
+def test_a_batch_of_releases_beside_hosts_and_workers_lets_each_go_on() -> None:
+    a_catalogue()
+    acme = a_tenant("acme")
+    hosts = [a_host(f"host-{k}") for k in range(3)]
+    for turn in range(ROUNDS):
+        made = [one for _ in range(6) if (one := acme.order(slots=3).allocation_id) is not None]
+        if turn % 2:
+            for host in hosts:
+                for task in host.lease():
+                    host.complete(task)
+        results = together(
+            lambda made=made: allocations_release(allocation_ids=made, reason="", actor=acme.actor),
+            *[host.lease for host in hosts],
+            drive_all,
+        )
+        assert refusals(results) == []
+        begun, *leased, _driven = results
+        assert [one.begun for one in begun] == [True] * 6
+        for host, tasks in zip(hosts, leased, strict=True):
+            for task in NodeTask.objects.filter(pk__in=[t.pk for t in tasks], state="leased"):
+                host.complete(task)
+        for host in hosts:
+            host.work()
+        released = Allocation.objects.filter(pk__in=made, state="released")
+        blocked = Allocation.objects.filter(pk__in=made, state="cleanup_blocked")
+        assert (released.count(), blocked.count()) == (6, 0)
         assert charged(acme) == 0 == held(acme)
 
 
