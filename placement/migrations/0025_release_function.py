@@ -9,7 +9,7 @@ SQL = Path(__file__).resolve().parent.parent / "sql"
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("placement", "0022_room_for_a_request"),
+        ("placement", "0024_burn_ins_that_stop"),
         ("kernel", "0005_sweeps_and_retention"),
     ]
 
