@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -202,7 +203,7 @@ def test_a_batch_of_releases_beside_hosts_and_workers_lets_each_go_on() -> None:
                 for task in host.lease():
                     host.complete(task)
         results = together(
-            lambda made=made: allocations_release(allocation_ids=made, reason="", actor=acme.actor),
+            partial(allocations_release, allocation_ids=made, reason="", actor=acme.actor),
             *[host.lease for host in hosts],
             drive_all,
         )
