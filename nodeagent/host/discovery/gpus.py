@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +63,7 @@ def add_gpus(
     records = _by_address(draft, said.nvml)
     doubled = _doubled(draft, said)
     facts: dict[str, Facts] = {}
-    links: list[RawLink] = []
+    links: dict[str, list[RawLink]] = {}
     fresh: list[KnownGpu] = []
     places = [one for one in bus.values() if one.kind is DeviceKind.GPU and one.physical is None]
     for device in sorted(places, key=lambda one: address_key(one.address)):
@@ -79,7 +79,7 @@ def add_gpus(
         _put(draft, device.address, who, device, f"xgmi-{domain}"[:120] if domain else None, fabric)
         facts[device.address] = _facts(who, device, bus, record)
         if record is not None:
-            links += _links(device.address, record)
+            links[device.address] = _links(device.address, record)
         if who.source is UuidSource.NVML and who.uuid.value is not None:
             told = who.model.value, who.memory_bytes.value
             fresh.append(KnownGpu(device.address, who.uuid.value, marks_of(device), *told))
@@ -91,10 +91,30 @@ def add_gpus(
         known = Identity(uuid, source, record.name, record.memory_bytes)
         _put(draft, address, known, None, None, fabric_on_the_wire(record.fabric))
         facts[address] = {name: _plain(fact) for name, fact in record.facts.items()}
-        links += _links(address, record)
+        links[address] = _links(address, record)
     if memory is not None:
-        memory.keep(fresh)
-    return facts, links
+        _recall_links(places, links, said, memory)
+        memory.keep(fresh, links)
+    return facts, [link for found in links.values() for link in found]
+
+
+def _recall_links(
+    places: Sequence[PciDevice],
+    links: dict[str, list[RawLink]],
+    said: Libraries,
+    memory: GpuMemory,
+) -> None:
+    """Add the links of GPUs that machines hold now, and those of others to them: they are down."""
+    seen = {record.pci.value for record in said.nvml}
+    for device in places:
+        known = memory.links(device)
+        if device.address not in seen:
+            links[device.address] = known
+            continue
+        mine = links.setdefault(device.address, [])
+        told = {link.target for link in mine}
+        hidden = {one.address for one in places} - seen
+        mine += [link for link in known if link.target in hidden - told]
 
 
 def identify(

@@ -1,20 +1,25 @@
 """Which GPU was at an address when its driver could last say so?
 
 A GPU that is handed to a machine is held by VFIO, where NVML does not see it. What was read before
-is kept in a file, with the numbers by which another card at the same address is told apart.
+is kept in a file, with the numbers by which another card at the same address is told apart. Its
+links are kept in a file of their own beside it, so that an agent of before reads the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from nodeagent.files import read_json, write_json
 from nodeagent.host.discovery.bus import PciDevice
 from nodeagent.protocol import WireError
+from nodeagent.topology.nvlink import RawLink
 
 _MOST = 256
+LINKS_FILE = "links.json"
 
 
 @dataclass(frozen=True)
@@ -34,21 +39,56 @@ class GpuMemory:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known = self._read()
+        self._links_path = path.with_name(LINKS_FILE)
+        self._links = self._read_links()
 
     def recall(self, device: PciDevice) -> KnownGpu | None:
         """What was last read of the card at this address; None when another card is there."""
         known = self._known.get(device.address)
         return known if known is not None and known.marks == marks_of(device) else None
 
-    def keep(self, gpus: Iterable[KnownGpu]) -> None:
-        """Remember what was just read; a UUID is at one address only."""
+    def links(self, device: PciDevice) -> list[RawLink]:
+        """The links that the card at this address had; none when another card is there."""
+        found = self._links.get(device.address)
+        if found is None or found["marks"] != marks_of(device):
+            return []
+        return [RawLink(device.address, *link) for link in found["links"]]
+
+    def keep(self, gpus: Iterable[KnownGpu], links: Mapping[str, Sequence[RawLink]]) -> None:
+        """Remember what was just read; a UUID is at one address only. links: by address."""
         fresh = list(gpus)
+        self._keep_links({gpu.pci: (gpu.marks, links.get(gpu.pci, ())) for gpu in fresh})
         uuids = {gpu.uuid for gpu in fresh}
         known = {pci: old for pci, old in self._known.items() if old.uuid not in uuids}
         known |= {gpu.pci: gpu for gpu in fresh}
         if known != self._known:
             self._known = dict(list(known.items())[-_MOST:])
             write_json(self._path, [asdict(gpu) for gpu in self._known.values()])
+
+    def _keep_links(self, fresh: Mapping[str, tuple[str, Sequence[RawLink]]]) -> None:
+        known = dict(self._links)
+        for pci, (marks, links) in fresh.items():
+            counts = Counter((link.target, link.target_class) for link in links)
+            ends = [[target, kind, count] for (target, kind), count in counts.items()]
+            known[pci] = {"marks": marks, "links": ends}
+        if known != self._links:
+            self._links = dict(list(known.items())[-_MOST:])
+            write_json(self._links_path, self._links)
+
+    def _read_links(self) -> dict[str, dict[str, Any]]:
+        """What was kept; a damaged file is one that was never written."""
+        try:
+            stored = read_json(self._links_path) or {}
+            kept = {
+                str(pci): {"marks": str(entry["marks"]), "links": list(entry["links"])}
+                for pci, entry in stored.items()
+            }
+            for entry in kept.values():
+                for target, kind, count in entry["links"]:
+                    RawLink("", target and str(target), kind and str(kind), int(count))
+        except (WireError, TypeError, AttributeError, KeyError, ValueError):
+            return {}
+        return kept
 
     def _read(self) -> dict[str, KnownGpu]:
         try:

@@ -246,6 +246,50 @@ def test_a_gpu_held_by_a_machine_keeps_the_uuid_that_was_read_before(
     assert sight.conditions == ()
 
 
+def joined(report: TopologyReport) -> list[tuple[str, str, int | None]]:
+    """The links that are told."""
+    return [(link.from_, link.to, link.count) for link in report.nvlinks]
+
+
+def test_links_of_gpus_that_machines_hold_are_those_that_were_read_before(
+    host: TreeBuilder, fake: FakeNvml, nvml: Nvml, tmp_path: Path
+) -> None:
+    path = tmp_path / "gpus.json"
+    for n in (0, 1):
+        fake.change({f"gpu.0.link.{n}": f"0000{PCI[1]} 0", f"gpu.1.link.{n}": f"0000{PCI[0]} 0"})
+    before = report_of(discover(host.root, nvml, GpuMemory(path)))
+    assert joined(before) == [(PCI[0], PCI[1], 2)]
+    # One is handed out: its driver is gone, and the links of the other to it are down.
+    host.rebind(PCI[1], "vfio-pci")
+    fake.change({"count": "1", "gpu.0.link.0": "down", "gpu.0.link.1": "down"})
+    for _ in range(2):
+        now = report_of(discover(host.root, nvml, GpuMemory(path)))
+        assert joined(now) == joined(before)
+        assert [gpu.nvlink_domain for gpu in now.gpus] == ["nvlink-0"] * 2
+    host.rebind(PCI[0], "vfio-pci")
+    fake.change({"count": "0"})
+    assert joined(report_of(discover(host.root, nvml, GpuMemory(path)))) == joined(before)
+    # Both are seen again, and the links are down in truth.
+    for address in PCI:
+        host.rebind(address, "nvidia")
+    fake.change({"count": "2", "gpu.1.link.0": "down", "gpu.1.link.1": "down"})
+    assert joined(report_of(discover(host.root, nvml, GpuMemory(path)))) == []
+
+
+def test_damaged_links_are_as_none_and_the_uuids_stay(
+    host: TreeBuilder, fake: FakeNvml, nvml: Nvml, tmp_path: Path
+) -> None:
+    discover(host.root, nvml, GpuMemory(tmp_path / "gpus.json"))
+    host.rebind(PCI[1], "vfio-pci")
+    fake.change({"count": "1"})
+    bad = f'{{"{PCI[1]}": {{"marks": "", "links": [["x", null]]}}}}'
+    for content in ("{", "[1]", '{"a": 2}', '{"a": {"marks": 1, "links": 3}}', bad):
+        (tmp_path / "links.json").write_text(content)
+        report = report_of(discover(host.root, nvml, GpuMemory(tmp_path / "gpus.json")))
+        assert report.gpus[1].uuid_source is UuidSource.REMEMBERED
+        assert report.nvlinks == ()
+
+
 def test_another_card_at_the_address_is_not_taken_for_the_remembered_one(
     host: TreeBuilder, fake: FakeNvml, nvml: Nvml, tmp_path: Path
 ) -> None:
