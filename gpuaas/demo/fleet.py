@@ -30,6 +30,8 @@ def spec_write(root: Path) -> Path:
             "gpu_model": family.gpu_model,
             "gpu_memory_bytes": family.gpu_memory_gib * GIB,
             "numa_memory_bytes": family.numa_memory_gib * GIB,
+            "nvlinks": family.nvlinks,
+            "nvswitch_links": family.nvswitch_links,
             "intended_use": "slices" if host.intended == "slices" else None,
         }
         for host in HOSTS

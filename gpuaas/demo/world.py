@@ -72,6 +72,10 @@ class FamilyPlan:
     exclusive_nic: bool
     blurb: str
     parts: tuple[PartPlan, ...] = ()
+    nvlinks: tuple[tuple[int, int, int], ...] = ()
+    """Links between two GPUs, and how many; where the file describes none."""
+    nvswitch_links: int = 0
+    """Links of each GPU to switches that join all; where the file describes none."""
 
     @property
     def topology_path(self) -> Path:
@@ -137,6 +141,7 @@ FAMILIES = (
         node_hour_micro=24_000_000,
         exclusive_nic=True,
         blurb="InfiniBand behind the same switch as each GPU.",
+        nvswitch_links=18,
     ),
     FamilyPlan(
         name="a100-8",
@@ -153,6 +158,7 @@ FAMILIES = (
         node_hour_micro=14_500_000,
         exclusive_nic=True,
         blurb="Two GPUs and two InfiniBand NICs on each NUMA node.",
+        nvswitch_links=12,
         parts=(
             PartPlan("a100-1g", "A seventh of an A100", "mig", 125, 300_000, profile="1g.10gb"),
             PartPlan("a100-3g", "Half an A100", "mig", 500, 1_000_000, profile="3g.40gb"),
@@ -181,7 +187,8 @@ FAMILIES = (
         slot_hour_micro=1_500_000,
         node_hour_micro=5_600_000,
         exclusive_nic=False,
-        blurb="One GPU on each NUMA node, no fabric of its own.",
+        blurb="One GPU on each NUMA node, two and two joined by NVLink bridges.",
+        nvlinks=((0, 1, 12), (2, 3, 12)),
     ),
     FamilyPlan(
         name="a100-efa-8",

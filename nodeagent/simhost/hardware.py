@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from nodeagent.files import read_json, write_atomic, write_json
-from nodeagent.protocol import Finding, Gpu, PartKind, TopologyReport, UuidSource
+from nodeagent.protocol import Finding, Gpu, NvLink, PartKind, TopologyReport, UuidSource
 from nodeagent.simhost.cards import with_cards
 from nodeagent.simhost.state import gpu_uuid
 from nodeagent.topology.errors import TopologyError
 from nodeagent.topology.load import load_topology
 from nodeagent.topology.model import Topology
+from nodeagent.topology.nvlink import ANY_NVSWITCH, with_domains
 from nodeagent.topology.slots import topology_report
 from nodeagent.topology.xml import MAX_BYTES
 
 CONFIG_FILE, TOPOLOGY_FILE = "config.json", "topology.xml"
 _NOW_KNOWN = {"gpu_uuid_unknown"}
+_NO_LINKS = "nvlink_unknown"
+MOST_LINKS = 64
+"""Links between two devices that a description may have."""
 
 
 class HardwareError(ValueError):
@@ -35,6 +39,8 @@ class HardwareConfig:
     otherwise claim to have the same physical devices. part_kinds: the parts of GPUs it can make.
     cards, addresses: what is otherwise than in the file by now (nodeagent.simhost.cards).
     calls_itself: the name that the host tells, where it is not the one that it was given.
+    nvlinks: [GPU, GPU, links] of the file's numbers; nvswitch_links: how many each GPU has to
+    switches. Both only where the file describes no link.
     """
 
     name: str
@@ -47,6 +53,8 @@ class HardwareConfig:
     cards: Mapping[str, str | None] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
     calls_itself: str = ""
+    nvlinks: Sequence[Sequence[int]] = ()
+    nvswitch_links: int = 0
 
 
 def create_host(folder: Path, config: HardwareConfig, topology: Path) -> None:
@@ -59,7 +67,7 @@ def create_host(folder: Path, config: HardwareConfig, topology: Path) -> None:
     try:
         with topology.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
-        load_topology(content)
+        _linked(load_topology(content), config)
     except (OSError, TopologyError) as error:
         raise HardwareError(f"host {config.name}: {error}") from error
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -87,7 +95,7 @@ def parse_config(entry: Mapping[str, Any]) -> HardwareConfig:
 
 def read_hardware(folder: Path, config: HardwareConfig) -> TopologyReport:
     """The host's wiring as its agent reports it. Raises TopologyError or OSError."""
-    topology = _parsed((folder / TOPOLOGY_FILE).read_bytes())
+    topology = _linked(_parsed((folder / TOPOLOGY_FILE).read_bytes()), config)
     known = with_cards(_with_facts(topology, config), config.cards, config.addresses)
     return topology_report(known, config.calls_itself or config.name)
 
@@ -130,6 +138,31 @@ def rename_host(folder: Path, name: str) -> HardwareConfig:
 def _parsed(content: bytes) -> Topology:
     """Hosts made from one file share its parsed form."""
     return load_topology(content)
+
+
+def _linked(topology: Topology, config: HardwareConfig) -> Topology:
+    """The topology with the links that the description has. Raises HardwareError."""
+    if topology.nvlinks or not (config.nvlinks or config.nvswitch_links):
+        return topology
+    links = []
+    pci = {gpu.index: gpu.pci for gpu in topology.gpus if gpu.pci}
+    for link in config.nvlinks:
+        one, other, count = link if len(link) == 3 else (-1, -1, 0)
+        if one == other or one not in pci or other not in pci or not 0 < count <= MOST_LINKS:
+            raise HardwareError(f"nvlinks {list(link)}: two of its GPUs, and 1 to {MOST_LINKS}")
+        links.append(NvLink(pci[one], pci[other], count))
+    if config.nvswitch_links:
+        if not 0 < config.nvswitch_links <= MOST_LINKS:
+            raise HardwareError(f"nvswitch_links is 1 to {MOST_LINKS}")
+        links += [NvLink(one, ANY_NVSWITCH, config.nvswitch_links) for one in pci.values()]
+    findings = [one for one in topology.findings if one.code != _NO_LINKS]
+    findings.append(Finding("simulated_links", "simulated, since the file describes no NVLink"))
+    return replace(
+        topology,
+        gpus=tuple(with_domains(topology.gpus, links)),
+        nvlinks=tuple(links),
+        findings=tuple(findings),
+    )
 
 
 def _with_facts(topology: Topology, config: HardwareConfig) -> Topology:

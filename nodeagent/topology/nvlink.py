@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodeagent.protocol import NvLink
+from nodeagent.protocol import Gpu, NvLink
 from nodeagent.topology.model import Draft
 from nodeagent.topology.pci import address_key, normal_address
 
@@ -38,7 +38,7 @@ def resolve_links(draft: Draft, raw_links: Iterable[RawLink]) -> None:
     draft.nvlinks.extend(_both_ways(merged))
     if not merged and draft.gpus:
         draft.find("nvlink_unknown", "no usable NVLink is described; the domain of GPUs is unknown")
-    _set_domains(draft)
+    draft.gpus = with_domains(draft.gpus, draft.nvlinks)
 
 
 def components(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -85,21 +85,24 @@ def _target(draft: Draft, link: RawLink, gpus: set[str], nvswitches: set[str]) -
     return None
 
 
-def _set_domains(draft: Draft) -> None:
-    """Name the domains of two and more GPUs `nvlink-0`, `nvlink-1` … in PCI order."""
-    joined = components((link.from_, link.to) for link in draft.nvlinks)
+def with_domains(gpus: Sequence[Gpu], links: Iterable[NvLink]) -> list[Gpu]:
+    """The GPUs with the domain that each is in, named `nvlink-0`, `nvlink-1` … in PCI order.
+
+    A domain has two GPUs and more. One that a GPU has already, as a hive, stays.
+    """
+    joined = components((link.from_, link.to) for link in links)
     sizes: dict[str, int] = {}
-    for gpu in draft.gpus:
+    for gpu in gpus:
         if gpu.pci in joined:
             sizes[joined[gpu.pci]] = sizes.get(joined[gpu.pci], 0) + 1
     names: dict[str, str] = {}
-    for gpu in sorted(draft.gpus, key=lambda one: address_key(one.pci)):
+    for gpu in sorted(gpus, key=lambda one: address_key(one.pci)):
         component = joined.get(gpu.pci or "")
         if component is not None and sizes[component] > 1:
             names.setdefault(component, f"nvlink-{len(names)}")
-    draft.gpus = [
+    return [
         replace(gpu, nvlink_domain=gpu.nvlink_domain or _domain(gpu.pci, joined, names))
-        for gpu in draft.gpus
+        for gpu in gpus
     ]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from nodeagent.simfleet.__main__ import main as simfleet
 from nodeagent.simfleet.spec import prepare
-from nodeagent.simhost.hardware import HardwareError
+from nodeagent.simhost.hardware import HardwareError, read_config, read_hardware
 from nodeagent.simhost.state import StateStore, address, gpu_uuid
 from tests.nodeagent.clock import FakeClock
 from tests.nodeagent.control import TOKEN, Control, serve
@@ -112,11 +112,31 @@ def test_a_second_fleet_on_the_same_disks_is_refused(tmp_path: Path, control: Co
         {},
         {"name": "a", "topology": "absent.xml"},
         {"name": "a", "topology": None},
+        {"name": "a", "nvlinks": [[0, 0, 1]]},
+        {"name": "a", "nvlinks": [[0, 999, 1]]},
+        {"name": "a", "nvlinks": [[0, 1]]},
+        {"name": "a", "nvlinks": [[0, 1, 0]]},
+        {"name": "a", "nvswitch_links": -1},
     ],
 )
 def test_a_spec_that_is_of_no_use_is_refused(tmp_path: Path, host: dict[str, object]) -> None:
     with pytest.raises(HardwareError):
         prepare(tmp_path / "data", write_spec(tmp_path, host))
+
+
+def test_a_spec_joins_gpus_where_the_topology_file_says_nothing(tmp_path: Path) -> None:
+    pairs = {"name": "pairs", "nvlinks": [[0, 1, 12], [2, 3, 12]]}
+    switched = {"name": "switched", "nvswitch_links": 18}
+    for folder in prepare(tmp_path / "data", write_spec(tmp_path, pairs, switched)):
+        report = read_hardware(folder, read_config(folder))
+        domains = [slot.nvlink_domain for slot in report.slots]
+        assert "nvlink_unknown" not in {finding.code for finding in report.findings}
+        if folder.name == "pairs":
+            assert domains[:4] == ["nvlink-0", "nvlink-0", "nvlink-1", "nvlink-1"]
+            assert {link.count for link in report.nvlinks} == {12}
+        else:
+            assert set(domains) == {"nvlink-0"}
+            assert len(report.nvlinks) == len(report.gpus)
 
 
 def test_a_host_keeps_its_disk_when_the_spec_is_read_again(tmp_path: Path) -> None:
