@@ -1,11 +1,14 @@
 """How fast are claims, and how heavy is the product?  P3, P4, P5, P7, P8 of the goals.
 
-    python -m benchmarks.claims [--quick] [--nodes 100,1000,10000] [--only p3,p4]
+    python -m benchmarks.claims [--quick] [--nodes 100,1000,10000,50000] [--only p3,p4]
+                                [--fleet inventory.csv]
 
 Its own throw-away PostgreSQL, durable (fsync and synchronous_commit on). Comparisons run both
 sides in one session, A B A B, and are told as the median of the pairwise ratios with all raw
-numbers. The last line of the output is one JSON object; a part that could not run is null and
-its reason is printed, never a number that was not measured.
+numbers. P4 has many rows, so its pairs are five and short; with --fleet, a file with a column
+gpu_capacity_num, one of them has hosts of that fleet's sizes. The last line of the output is one
+JSON object; a part that could not run is null and its reason is printed, never a number that was
+not measured.
 """
 
 from __future__ import annotations
@@ -18,18 +21,30 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import http, machine, product, report, sides
 from benchmarks.cluster import Cluster, started
-from benchmarks.measure import Pairs
+from benchmarks.fleets import hosts_by_size
+from benchmarks.measure import FEWEST, Pairs
 from gpuaas.config import CHECKOUT
 
 PARTS = ("p3", "p4", "p5", "p7")
-KEYS = ("p3_single", "p3_batch", "p4_10k_over_100", "p5", "p7_pss_mb", "p8_warm_s")
-MAIN_NODES = 10_000
+KEYS = (
+    "p3_single",
+    "p3_batch",
+    "p4_10k_over_100",
+    "p4_50k_over_100",
+    "p4_refusal",
+    "p4_parts",
+    "p5",
+    "p7_pss_mb",
+    "p8_warm_s",
+)
+MAIN_NODES, MOST_NODES, LEAST_NODES = 10_000, 50_000, 100
+P4_SECONDS = 0.8
 
 
 class Run:
@@ -120,15 +135,34 @@ def p3(run: Run, b: sides.Bench, nodes: int) -> None:
 
 def p4(run: Run, benches: dict[int, sides.Bench]) -> None:
     """Growth with the fleet, and the price of a refusal."""
-    found = sides.sizes(benches, pairs=run.pairs, seconds=run.seconds)
+    options = run.options
+    found = sides.sizes(
+        benches,
+        pairs=FEWEST,
+        seconds=min(run.seconds, P4_SECONDS),
+        mix=hosts_by_size(options.fleet) if options.fleet else None,
+    )
+    least = min(benches)
     for fill, by_nodes in found.growth.items():
         for nodes, pairs in by_nodes.items():
-            run.keep(f"p4 {nodes} ÷ {min(benches)} nodes, {fill}", pairs)
+            run.keep(f"p4 {nodes} ÷ {least} nodes, {fill}", pairs)
+    for kind, by_nodes in found.parts.items():
+        for nodes, pairs in by_nodes.items():
+            run.keep(f"p4 {kind} part, {nodes} ÷ {least} nodes, {sides.MIXED:.0%} full", pairs)
     for nodes, pairs in found.refusals.items():
         run.keep(f"p4 no capacity ÷ success, {nodes} nodes", pairs)
-    if min(benches) == 100 and MAIN_NODES in benches:
-        ratios = [by[MAIN_NODES].ratio for by in found.growth.values()]
-        run.summary["p4_10k_over_100"] = round(max(ratios), 3)
+    run.summary["p4_refusal"] = _worst(found.refusals.values())
+    if least == LEAST_NODES:
+        for key, nodes in (("p4_10k_over_100", MAIN_NODES), ("p4_50k_over_100", MOST_NODES)):
+            run.summary[key] = _worst(by[nodes] for by in found.growth.values() if nodes in by)
+        run.summary["p4_parts"] = _worst(
+            by[MOST_NODES] for by in found.parts.values() if MOST_NODES in by
+        )
+
+
+def _worst(found: Iterable[Pairs]) -> float | None:
+    """The largest ratio; None where nothing was compared."""
+    return max((round(pairs.ratio, 3) for pairs in found), default=None)
 
 
 def p7(run: Run) -> None:
@@ -145,7 +179,8 @@ def p7(run: Run) -> None:
 def main() -> int:
     """Measure, keep the raw numbers, and print the summary as the last line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", default="100,1000,10000")
+    parser.add_argument("--nodes", default="100,1000,10000,50000")
+    parser.add_argument("--fleet", type=Path, help="an inventory, for hosts of its sizes")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--quick", action="store_true", help="five short pairs")

@@ -13,12 +13,27 @@ IMAGE: Final = "ubuntu-24.04-cuda"
 METAL_IMAGE: Final = "ubuntu-24.04-baremetal"
 TIER: Final = "bench"
 TENANTS: Final = 16
+PARTS: Final = "parts"
+"""The pool of hosts whose GPUs are cut."""
+KINDS: Final = ("mig", "gpu_share")
+SIZES: Final = (1, 2, 4, 8, 16)
+"""Slots that a host of some family has."""
 SQL: Final = Path(__file__).resolve().parent / "sql"
 
 
 def slices(pool: str) -> str:
     """The pool's SKU of slices."""
     return f"{pool}-slice"
+
+
+def family_of(slots: int) -> str:
+    """The family of hosts of so many slots."""
+    return f"bench-x{slots}"
+
+
+def part(pool: str, kind: str) -> str:
+    """The pool's SKU of parts of this kind."""
+    return f"{pool}-{kind}"
 
 
 def metal(pool: str) -> str:

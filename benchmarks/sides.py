@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,16 @@ import psycopg
 from benchmarks import names
 from benchmarks.clients import Clients
 from benchmarks.cluster import Cluster
+from benchmarks.fleets import shared_out
 from benchmarks.measure import Pairs, interleaved, quantile
 
 CLIENTS = 4
 SLOTS = 2
 POOLS = tuple(f"pool{i}" for i in range(CLIENTS))
-FILLS = ((0.10, 0), (0.70, 0), (0.97, 0), (0.70, 2))
-"""Fill, and of how many nodes one takes no work (0: all do)."""
+FILLS = ((0.10, 0), (0.70, 0), (0.70, 2), (0.97, 0))
+"""Fill, and of how many nodes one takes no work (0: all do); never less full than before."""
+MIXED = 0.70
+"""How full a fleet of hosts of many sizes is, and one of cut GPUs."""
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -37,12 +41,27 @@ class Bench:
         env = self.cluster.environment(self.database)
         return Clients(count, env | {"GPUAAS_BENCH_BUYERS": str(self.buyers)})
 
-    def load(self, pool: str, nodes: int, fill: float, closed: int = 0) -> None:
-        """Add a fleet to a pool."""
+    def load(self, pool: str, nodes: int, fill: float, closed: int = 0, *, slots: int = 8) -> None:
+        """Add a fleet of hosts of one size to a pool."""
         self.rows.execute(
-            "SELECT bench.load(%s, %s, %s, %s, %s, %s)",
-            [pool, names.FAMILY, names.slices(pool), nodes, fill, closed],
+            "SELECT bench.load(%s, %s, %s, %s, %s, %s, %s)",
+            [pool, names.family_of(slots), names.slices(pool), nodes, fill, closed, slots],
         )
+
+    def load_parts(self, nodes: int, fill: float) -> None:
+        """Add hosts whose GPUs are cut to the pool of parts."""
+        self.rows.execute(
+            "SELECT bench.load_parts(%s, %s, %s, %s, %s)",
+            [names.PARTS, names.FAMILY, names.slices(POOLS[0]), nodes, fill],
+        )
+
+    def fill(self, pool: str, before: float, after: float, closed: int) -> None:
+        """Bring a pool that is filled to one part to another, and close its nodes or open them."""
+        self.rows.execute(
+            "SELECT bench.fill(%s, %s, %s, %s)", [pool, names.slices(pool), before, after]
+        )
+        self.rows.execute("SELECT bench.close(%s, %s)", [pool, closed])
+        self.settle()
 
     def settle(self) -> None:
         """Bring statistics and the visibility map to what an hour of running would."""
@@ -133,55 +152,89 @@ def batch(b: Bench, way: str, *, nodes: int, pairs: int, seconds: float) -> Pair
 
 @dataclass(frozen=True)
 class Sizes:
-    """P4: growth by fill and fleet, and refusals beside successes by fleet."""
+    """P4: growth by fill and fleet, that of parts by kind, and refusals beside successes."""
 
     growth: dict[str, dict[int, Pairs]]
+    parts: dict[str, dict[int, Pairs]]
     refusals: dict[int, Pairs]
 
 
-def sizes(benches: dict[int, Bench], *, pairs: int, seconds: float) -> Sizes:
+def sizes(
+    benches: dict[int, Bench],
+    *,
+    pairs: int,
+    seconds: float,
+    mix: Counter[int] | None = None,
+) -> Sizes:
     """Claim p50 in each fleet ÷ that in the smallest, at each fill; and "no capacity".
 
-    Each claim is taken back at once, unmeasured, so that the fill stays.
+    Each claim is taken back at once, unmeasured, so that the fill stays. ``mix``: how many hosts
+    of each size a real fleet has, for a fleet of many families beside the one that is asked for.
     """
     growth: dict[str, dict[int, Pairs]] = {}
-    refusals: dict[int, Pairs] = {}
-    smallest = min(benches)
-    for fill, closed in FILLS:
-        name = f"{fill:.0%} full" + (f", 1 of {closed} nodes closed" if closed else "")
-        groups = {nodes: _filled(b, nodes, fill, closed) for nodes, b in benches.items()}
-        try:
-            growth[name] = {
-                nodes: _compared(group, groups[smallest], pairs=pairs, seconds=seconds)
-                for nodes, group in groups.items()
-                if nodes != smallest
-            }
-            if fill == max(f for f, _ in FILLS):
-                for nodes, b in benches.items():
-                    b.rows.execute(
-                        "UPDATE placement_node SET schedulable = false WHERE free_count > 6"
-                    )
-                    refusals[nodes] = _compared(
-                        groups[nodes], groups[nodes], pairs=pairs, seconds=seconds, slots=7
-                    )
-        finally:
-            for group in groups.values():
-                group.close()
-    return Sizes(growth, refusals)
+    how: dict[str, Any] = {"pairs": pairs, "seconds": seconds}
+    for nodes, b in benches.items():
+        b.rows.execute("SELECT bench.reset()")
+        b.load(POOLS[0], nodes, 0.0)
+        b.load_parts(nodes, MIXED)
+    groups = {nodes: b.clients() for nodes, b in benches.items()}
+    try:
+        before = 0.0
+        for fill, closed in FILLS:
+            name = f"{fill:.0%} full" + (f", 1 of {closed} nodes closed" if closed else "")
+            for b in benches.values():
+                b.fill(POOLS[0], before, fill, closed)
+            before = fill
+            growth[name] = _grown(groups, **how)
+        refusals = {nodes: _refused(benches[nodes], groups[nodes], **how) for nodes in benches}
+        parts = {
+            kind: _grown(groups, sku=names.part(names.PARTS, kind), **how) for kind in names.KINDS
+        }
+        if mix is not None:
+            for nodes, b in benches.items():
+                b.rows.execute("SELECT bench.reset()")
+                for slots, count in shared_out(mix, nodes).items():
+                    b.load(POOLS[0], count, MIXED, slots=slots)
+                b.settle()
+            growth[f"{MIXED:.0%} full, hosts of a real fleet's sizes"] = _grown(groups, **how)
+    finally:
+        for group in groups.values():
+            group.close()
+    return Sizes(growth, parts, refusals)
 
 
-def _filled(b: Bench, nodes: int, fill: float, closed: int) -> Clients:
-    b.rows.execute("SELECT bench.reset()")
-    b.load(POOLS[0], nodes, fill, closed)
-    b.settle()
-    return b.clients()
+def _grown(groups: dict[int, Clients], **how: Any) -> dict[int, Pairs]:
+    """Each fleet's p50 beside the smallest one's."""
+    smallest = groups[min(groups)]
+    return {
+        nodes: _compared(group, smallest, **how)
+        for nodes, group in groups.items()
+        if group is not smallest
+    }
 
 
-def _compared(a: Clients, b: Clients, *, pairs: int, seconds: float, slots: int = 1) -> Pairs:
-    """p50 of ``slots`` slots on the one ÷ that of one slot on the other."""
+def _refused(b: Bench, group: Clients, **how: Any) -> Pairs:
+    """A size that no host has left, beside one slot that there is."""
+    b.rows.execute("UPDATE placement_node SET schedulable = false WHERE free_count > 6")
+    return _compared(group, group, slots=7, **how)
+
+
+def _compared(
+    a: Clients,
+    b: Clients,
+    *,
+    pairs: int,
+    seconds: float,
+    slots: int = 1,
+    sku: str = names.slices(POOLS[0]),
+) -> Pairs:
+    """p50 of ``slots`` slots (or one part) on the one ÷ that of one on the other."""
 
     def p50(group: Clients, size: int) -> float:
-        ask: dict[str, Any] = {"sku": names.slices(POOLS[0]), "slots": size, "undo": True}
-        return quantile(group.act("engine", seconds=seconds, **ask).times, 0.5) * 1000
+        ask: dict[str, Any] = {"sku": sku, "slots": size, "undo": True}
+        outcome = group.act("engine", seconds=seconds, **ask)
+        if not outcome.count and size == 1:
+            raise RuntimeError(f"no claim of {sku} succeeded: there is nothing to compare")
+        return quantile(outcome.times, 0.5) * 1000
 
     return interleaved(lambda: p50(a, slots), lambda: p50(b, 1), pairs=pairs, unit="ms p50")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import django
@@ -22,11 +23,16 @@ from benchmarks.names import (  # noqa: E402
     CLASS,
     FAMILY,
     IMAGE,
+    KINDS,
     METAL_IMAGE,
+    PARTS,
+    SIZES,
     TENANTS,
     TIER,
     Buyer,
+    family_of,
     metal,
+    part,
     slices,
     write,
 )
@@ -51,8 +57,11 @@ def actor_of(buyer: Buyer) -> Actor:
 
 def build(pools: list[str], *, tenants: int = TENANTS) -> list[Buyer]:
     """Make pools with a slice and a whole-node SKU each, and tenants with wide envelopes."""
-    NodeFamily.objects.create(name=FAMILY, title=FAMILY, slots=8)
-    SlaTier.objects.create(name=TIER, title="Bench", priority_band=1, preemptible=False)
+    for size in SIZES:
+        NodeFamily.objects.create(name=family_of(size), title=family_of(size), slots=size)
+    SlaTier.objects.create(
+        name=TIER, title="Bench", priority_band=1, preemptible=False, isolation="shared"
+    )
     for image, shape in ((IMAGE, "gpu_slice"), (METAL_IMAGE, "baremetal")):
         Image.objects.create(name=image, title=image, shapes=[shape], reference=image)
     for name in pools:
@@ -74,6 +83,7 @@ def build(pools: list[str], *, tenants: int = TENANTS) -> list[Buyer]:
                 actor=OPERATOR,
             )
             catalogue.sku_publish(sku=sku, actor=OPERATOR)
+    _parts()
     buyers = [_buyer(f"bench-{i}") for i in range(tenants)]
     tier = SlaTier.objects.get(name=TIER)
     kind = Sku.objects.get(name=slices(pools[0])).resource_class
@@ -85,6 +95,28 @@ def build(pools: list[str], *, tenants: int = TENANTS) -> list[Buyer]:
             [(i, b.tenant, b.project, kind.pk, tier.pk) for i, b in enumerate(buyers)],
         )
     return buyers
+
+
+def _parts() -> None:
+    """A pool of cut GPUs, sold as instances and as shares."""
+    Pool.objects.create(name=PARTS)
+    whats: dict[str, dict[str, Any]] = {
+        "mig": {"part_profile": "1g.10gb", "units_milli": 125},
+        "gpu_share": {"part_milli": 250, "part_memory_mib": 16_384, "units_milli": 250},
+    }
+    for kind in KINDS:
+        catalogue.sku_create(
+            name=part(PARTS, kind),
+            title=part(PARTS, kind),
+            shape=kind,
+            family=FAMILY,
+            pool=PARTS,
+            resource_class=CLASS,
+            hour_micro=300_000,
+            actor=OPERATOR,
+            **whats[kind],
+        )
+        catalogue.sku_publish(sku=part(PARTS, kind), actor=OPERATOR)
 
 
 def _buyer(name: str) -> Buyer:
