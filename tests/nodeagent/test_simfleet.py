@@ -125,8 +125,8 @@ def test_a_spec_that_is_of_no_use_is_refused(tmp_path: Path, host: dict[str, obj
 
 
 def test_a_spec_joins_gpus_where_the_topology_file_says_nothing(tmp_path: Path) -> None:
-    pairs = {"name": "pairs", "nvlinks": [[0, 1, 12], [2, 3, 12]]}
-    switched = {"name": "switched", "nvswitch_links": 18}
+    pairs: dict[str, object] = {"name": "pairs", "nvlinks": [[0, 1, 12], [2, 3, 12]]}
+    switched: dict[str, object] = {"name": "switched", "nvswitch_links": 18}
     for folder in prepare(tmp_path / "data", write_spec(tmp_path, pairs, switched)):
         report = read_hardware(folder, read_config(folder))
         domains = [slot.nvlink_domain for slot in report.slots]
