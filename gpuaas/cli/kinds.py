@@ -54,6 +54,27 @@ SKU = Kind(
     path="/skus",
 )
 
+POOL = Kind(
+    "pool",
+    (column("NAME"), column("NODES"), column("TITLE")),
+    key="name",
+    path="/pools",
+)
+
+FAMILY = Kind(
+    "family",
+    (column("NAME"), column("SLOTS"), column("NODES"), column("GPU", "gpu_model"), column("TITLE")),
+    key="name",
+    path="/families",
+)
+
+IMAGE = Kind(
+    "image",
+    (column("NAME"), column("SHAPES"), column("ACCOUNT", "username"), column("TITLE")),
+    key="name",
+    path="/images",
+)
+
 REASON = Kind(
     "reason",
     (

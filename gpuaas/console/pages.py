@@ -185,6 +185,7 @@ class ConsolePage(OperatorView):
             Section(
                 "Customers",
                 (
+                    link("Products", "stock", "tag"),
                     link("Approvals", "approvals", "queue", self.to_approve),
                     link("Tenants", "tenants", "tenant", waiting["tenants"]),
                     link("Allocations", "allocations", "box", waiting["cleanups"]),

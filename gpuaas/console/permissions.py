@@ -12,6 +12,7 @@ _NODES = Needs(READS, "nodes:write")
 _CLEANUP = Needs(READS, "cleanup:write")
 _TENANTS = Needs(READS, "tenants:write")
 _POLICIES = Needs(READS, "policies:write")
+_CATALOGUE = Needs(READS, "catalogue:write")
 _OPERATORS = Needs(READS, "operators:write")
 
 PAGES: Final[dict[str, Needs]] = {
@@ -72,6 +73,9 @@ PAGES: Final[dict[str, Needs]] = {
     "tenant-end": _TENANTS,
     "end-act": _TENANTS,
     "break-glass-open": Needs("break_glass:write", "break_glass:write"),
+    "stock": _CATALOGUE,
+    "stock-make": _CATALOGUE,
+    "image-retire": _CATALOGUE,
     "storage": _TENANTS,
     "storage-retire": _TENANTS,
     "operators": _OPERATORS,

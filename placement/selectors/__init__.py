@@ -49,6 +49,7 @@ from placement.selectors.nodes import (
 from placement.selectors.offers import Offer, image_list, offer_list, price_of
 from placement.selectors.parts import HeldPart, free_milli, held_parts
 from placement.selectors.standing import reasons_standing
+from placement.selectors.stock import family_list, pool_list
 from placement.selectors.telemetry import telemetry_history, telemetry_of
 from placement.selectors.timeline import (
     Timeline,
@@ -84,6 +85,7 @@ __all__ = [
     "event_facts",
     "event_reason",
     "evidence_list",
+    "family_list",
     "free_milli",
     "health_of",
     "held_by_pool",
@@ -101,6 +103,7 @@ __all__ = [
     "offer_list",
     "outcome_detail",
     "override_of",
+    "pool_list",
     "posture_of",
     "postures_of",
     "price_of",

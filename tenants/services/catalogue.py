@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
@@ -24,6 +25,7 @@ def sku_named(name: str) -> Sku:
 PART_ISOLATION: Final = {"mig": "mig", "gpu_share": "shared"}
 """What a part isolates from those beside it on its GPU."""
 MOST_MIB: Final = 2**31 - 1
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,58}[a-z0-9])?")
 
 
 def _part_or_refuse(shape: str, given: dict[str, Any]) -> None:
@@ -45,6 +47,20 @@ def _part_or_refuse(shape: str, given: dict[str, Any]) -> None:
         raise errors.InvalidRequest(
             f"{wrong[0][0][1:]}: {wrong[0][1]}.",
             errors=tuple(errors.FieldError(at, "not_allowed", why) for at, why in wrong),
+        )
+
+
+def _named_or_refuse(slots_min: int, slots_max: int, **names: str) -> None:
+    for field, name in names.items():
+        if not _NAME.fullmatch(name):
+            why = "lower-case letters, digits, and inner dots and hyphens, at most 60"
+            raise errors.InvalidRequest(
+                f"{field}: {why}.", errors=(errors.FieldError(f"/{field}", "bad_format", why),)
+            )
+    if slots_max < slots_min:
+        raise errors.InvalidRequest(
+            "slots_max: not less than slots_min.",
+            errors=(errors.FieldError("/slots_max", "out_of_range", "not less than slots_min"),),
         )
 
 
@@ -73,6 +89,9 @@ def sku_create(
     A ``mig`` SKU names a profile; a ``gpu_share`` thousandths of a GPU and MiB of its memory.
     Raises InvalidRequest naming what of this is missing, or does not belong to the shape.
     """
+    _named_or_refuse(
+        slots_min, slots_max, name=name, family=family, pool=pool, resource_class=resource_class
+    )
     _part_or_refuse(
         shape,
         {
@@ -106,7 +125,10 @@ def sku_create(
                 part_memory_mib=part_memory_mib,
             )
     except IntegrityError as taken:
-        raise NameTaken(f"A SKU {name!r} exists already.") from taken
+        raise NameTaken(
+            f"A SKU {name!r} exists already.",
+            errors=(errors.FieldError("/name", "taken", "a SKU has this name"),),
+        ) from taken
     SkuPrice.objects.create(sku=sku, hour_micro=hour_micro)
     events.record(
         kind="tenants.sku.create",

@@ -60,6 +60,7 @@ def pages_of(scene: Scene) -> dict[str, list[tuple[str, str]]]:
             ("c-scoring", "/console/scoring/"),
             ("c-decisions", "/console/decisions/"),
             ("c-request", f"/console/requests/{scene.running.request_id}/"),
+            ("c-stock", "/console/stock/"),
             ("c-tenants", "/console/tenants/"),
             ("c-tenant", "/console/tenants/acme/"),
             ("c-allocations", "/console/allocations/"),

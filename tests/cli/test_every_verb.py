@@ -256,6 +256,29 @@ def test_terms_weights_storage_and_room(acme: TenantWorld, host: Host, operator:
     assert "error: defrag_" in operator.types(run, status=5)
 
 
+def test_stock_is_laid_in_and_sold(acme: TenantWorld, host: Host, operator: Person) -> None:
+    operator.types("pool create west --title West --reason opened")
+    assert {"default", "west"} == {one["name"] for one in operator.reads("pool list")}
+    operator.types("family create l40s-10 --slots 10 --gpu-model L40S")
+    (family,) = (one for one in operator.reads("family list") if one["name"] == "l40s-10")
+    assert (family["slots"], family["nodes"]) == (10, 0)
+    operator.types("image create debian-13 --shape gpu_slice --shape baremetal --username debian")
+    assert "debian-13" in [one["name"] for one in operator.reads("image list")]
+    operator.types("image retire debian-13 --reason old --yes")
+    assert "debian-13" not in [one["name"] for one in operator.reads("image list")]
+    draft = "sku create l40s --shape gpu_slice --family l40s-10 --pool west --class l40s-slot"
+    made = operator.reads(f"{draft} --slots-max 10 --units 0.5 --price-hour 1.25")
+    assert (made["state"], made["units_milli"], made["price_hour_micro"]) == (
+        "draft",
+        500,
+        1_250_000,
+    )
+    assert operator.reads("sku publish l40s --reason ready")["state"] == "published"
+    assert operator.reads("sku price l40s --price-hour 2")["hour_micro"] == 2_000_000
+    assert operator.reads("sku retire l40s --reason over --yes")["state"] == "retired"
+    assert "is no price" in operator.types("sku price l40s --price-hour 1,50", status=2)
+
+
 def test_a_hosts_fitness_is_judged_and_decided(host: Host, operator: Person) -> None:
     tell(host, 64)
     assert "xid" in operator.types("node xids h1 -o json")

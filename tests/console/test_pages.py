@@ -31,6 +31,7 @@ PAGES = (
     "tiers/new/",
     "tiers/of/standard/",
     "cohorts/",
+    "stock/",
     "storage/",
     "operators/",
     "tenants/acme/authority/",

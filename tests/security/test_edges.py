@@ -50,7 +50,16 @@ REFUSED_NAMES = {
 NEVER = {"a NUL": "a\x00b", "a lone surrogate": "a\ud800b"}
 LONG = "\u00e9" * 10_240
 NAMES = {"name", "tenant_name", "full_name"}
-SLUGS = {"sku-list", "node-list", "cohort-list", "tier-list", "policy-list"}
+SLUGS = {
+    "sku-list",
+    "node-list",
+    "cohort-list",
+    "tier-list",
+    "policy-list",
+    "image-list",
+    "pool-list",
+    "family-list",
+}
 """What is named here is part of addresses, labels and hosts: ASCII letters, digits, hyphens."""
 UNASKED = {"auth-token"}
 """The name is looked at when the password was right."""

@@ -114,6 +114,9 @@ OPTIONAL: dict[str, set[str]] = {
     "ssh-key-list": {"name"},
     "service-account-token-list": {"scopes", "expires_in_days"},
     "break-glass-list": {"minutes"},
+    "image-list": {"title", "reference", "username", "reason"},
+    "pool-list": {"title", "reason"},
+    "family-list": {"title", "gpu_model", "reason"},
     "sku-list": {
         "description",
         "pool",

@@ -26,7 +26,7 @@ from placement.models import (
     NodeTask,
     Notice,
 )
-from placement.services import maintenance, nodes
+from placement.services import maintenance, nodes, stock
 from tenants.models import ApiToken, Member, Project, SshKey, User
 from tenants.services import (
     break_glass,
@@ -171,6 +171,7 @@ def a_world() -> World:
         actor=a.actor,
     )
     storage.storage_declare(name="nvme-pool", kind="nvme", actor=OPERATOR)
+    stock.image_create(name="old-image", shapes=["baremetal"], actor=OPERATOR)
     datasets.dataset_declare(
         tenant_id=a.tenant.pk, name=f"{CANARY}-data", zones=["z1"], actor=a.actor
     )
@@ -294,6 +295,7 @@ def a_world() -> World:
             "workload_id": job["id"],
             "increase_id": str(wish.pk),
             "storage_name": "nvme-pool",
+            "image": "old-image",
             "noun": "sku",
             "about": "h100.slice",
             "dataset": f"{CANARY}-data",
@@ -371,6 +373,10 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
         "resource_class": "h100-slot",
         "hour_micro": 1,
     },
+    "image-list": {"name": "new", "shapes": ["gpu_slice"]},
+    "image-retire": _REASON,
+    "pool-list": {"name": "new"},
+    "family-list": {"name": "new", "slots": 8},
     "sku-publish": _REASON,
     "sku-retire": _REASON,
     "sku-price": {"hour_micro": 1},

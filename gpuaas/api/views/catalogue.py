@@ -16,7 +16,6 @@ from gpuaas.api.serializers.common import Reasoned, page_of
 from gpuaas.kernel import clock, errors
 from gpuaas.kernel.scope import platform_scope
 from placement import selectors as placement_selectors
-from placement.models import Image
 from tenants import selectors
 from tenants.models import Sku, SkuPrice
 from tenants.services import catalogue
@@ -212,29 +211,6 @@ class Offers(TenantView):
             for offer in offers
         ]
         return Response(wire.OfferList({"items": items, "next": ""}).data)
-
-
-class Images(TenantView):
-    """What leases start from."""
-
-    @extend_schema(
-        operation_id="image_list",
-        tags=["catalogue"],
-        parameters=[Paged],
-        responses=page_of(wire.ImageOut, "Image"),
-    )
-    def get(self, request: Request) -> Response:
-        """Images in use, by name."""
-        query = Paged.read(request.query_params)
-        return Response(
-            page(
-                Image.objects.filter(retired_at__isnull=True),
-                query=query,
-                name="images",
-                order=("name",),
-                render=lambda found: wire.ImageOut(found, many=True).data,
-            )
-        )
 
 
 class OneReason(StaticView):

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuaas.cli import describe
+from gpuaas.cli.commands import stock
 from gpuaas.cli.commands.allocations import MaxDuration, seconds
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import OFFER, REASON, SKU
@@ -26,6 +27,8 @@ def register(app: typer.Typer) -> None:
     def sku_describe(session: Session, name: Annotated[str, typer.Argument(metavar="SKU")]) -> None:
         """Show one SKU."""
         session.out.item(SKU, session.client.get(kind_path(SKU, name)), describe.anything)
+
+    stock.skus(sku)
 
     @command(app, "offer")
     def offer(

@@ -1,0 +1,128 @@
+"""Which pools, kinds of hosts and images are there?  An operator names them before any host comes.
+
+A pool has one queue; a family is what hosts are approved as and SKUs are sold of; an image is
+what a lease starts from. Names are for good: SKUs, hosts and agents' settings refer to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from django.db import IntegrityError, transaction
+
+from gpuaas.kernel import clock, errors, events
+from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.models import Base
+from placement.models import Image, NodeFamily, Pool
+from tenants.errors import NameTaken
+
+M = TypeVar("M", bound=Base)
+MACHINES: Final = ("gpu_slice", "baremetal")
+"""What an image may start: a machine on slots, parts included, or a whole host."""
+MOST_SLOTS: Final = 62
+"""Slots of a host at most: its free ones are kept as bits of one number."""
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,58}[a-z0-9])?")
+_ACCOUNT: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+
+
+def _refused(field: str, why: str) -> errors.InvalidRequest:
+    return errors.InvalidRequest(
+        f"{field}: {why}.", errors=(errors.FieldError(f"/{field}", "invalid", why),)
+    )
+
+
+def _name_or_refuse(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise _refused("name", "lower-case letters, digits, and inner dots and hyphens, at most 60")
+    return name
+
+
+def _made(row: M, noun: str, name: str, actor: Actor, reason: str, after: dict[str, object]) -> M:
+    """Keep a row that is new. Raises NameTaken."""
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+    except IntegrityError as taken:
+        raise NameTaken(
+            f"There is {noun} {name!r} already.",
+            errors=(errors.FieldError("/name", "taken", "the name is taken"),),
+        ) from taken
+    kind = f"placement.{row._meta.model_name}.create"
+    events.record(kind=kind, subject=row, actor=actor, reason=reason, after={"name": name, **after})
+    return row
+
+
+@transaction.atomic
+def pool_create(*, name: str, actor: Actor, title: str = "", reason: str = "") -> Pool:
+    """A new pool. Raises NameTaken, and InvalidRequest naming the field."""
+    row = Pool(name=_name_or_refuse(name), title=title or name)
+    return _made(row, "a pool", name, actor, reason, {})
+
+
+@transaction.atomic
+def family_create(
+    *,
+    name: str,
+    slots: int,
+    actor: Actor,
+    title: str = "",
+    gpu_model: str = "",
+    reason: str = "",
+) -> NodeFamily:
+    """A new kind of hosts, of so many slots each. Raises NameTaken, and InvalidRequest."""
+    if not 1 <= slots <= MOST_SLOTS:
+        raise _refused("slots", f"1 to {MOST_SLOTS}")
+    row = NodeFamily(
+        name=_name_or_refuse(name), title=title or name, gpu_model=gpu_model, slots=slots
+    )
+    after: dict[str, object] = {"slots": slots, "gpu_model": gpu_model}
+    return _made(row, "a node family", name, actor, reason, after)
+
+
+@transaction.atomic
+def image_create(
+    *,
+    name: str,
+    shapes: Sequence[str],
+    actor: Actor,
+    title: str = "",
+    reference: str = "",
+    username: str = "ubuntu",
+    reason: str = "",
+) -> Image:
+    """A new image. ``reference`` is where hosts have it from, for people; hosts know its name.
+
+    Raises NameTaken, and InvalidRequest naming the field.
+    """
+    starts = [shape for shape in MACHINES if shape in shapes]
+    if not starts or len(starts) < len(set(shapes)):
+        raise _refused("shapes", f"one or both of {', '.join(MACHINES)}")
+    if not _ACCOUNT.fullmatch(username):
+        raise _refused("username", "the name of a Linux account")
+    row = Image(
+        name=_name_or_refuse(name),
+        title=title or name,
+        shapes=starts,
+        reference=reference or name,
+        username=username,
+    )
+    after: dict[str, object] = {"shapes": starts, "username": username}
+    return _made(row, "an image", name, actor, reason, after)
+
+
+@transaction.atomic
+def image_retire(*, name: str, actor: Actor, reason: str) -> Image:
+    """No lease starts from it any more; what runs goes on. Repeating it changes nothing.
+
+    Raises NotFound.
+    """
+    row = Image.objects.select_for_update().filter(name=name).first()
+    if row is None:
+        raise errors.NotFound
+    if row.retired_at is None:
+        row.retired_at = clock.db_now()
+        row.save(update_fields=["retired_at"])
+        events.record(kind="placement.image.retire", subject=row, actor=actor, reason=reason)
+    return row
