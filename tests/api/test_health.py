@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from unittest import mock
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
+from gpuaas.kernel.models import WorkflowRun
+from placement.models import Node
 from tests.api.client import caller_of, operator_caller, order_body
 from tests.builders import a_catalogue, a_host, a_tenant
 
@@ -69,6 +74,57 @@ def test_metrics_count_what_is_there() -> None:
     )
     assert found["gpuaas_admission_decisions_total", refused] == 1
     assert ("gpuaas_outbox_pending", ()) in found
+
+
+def test_metrics_tell_slots_gpus_and_envelopes_by_the_names_that_dashboards_know() -> None:
+    a_catalogue()
+    host = a_host()
+    a_host("host-2")
+    closed = Node.objects.get(name="host-2")
+    Node.objects.filter(pk=closed.pk).update(schedulable=False)
+    acme = caller_of(a_tenant("acme"))
+    acme.post("/projects/default/allocations", order_body(slots=3))
+    found = numbers()
+
+    def of(name: str, **labels: str) -> float:
+        return found[f"gpuaas_{name}", tuple(sorted(labels.items()))]
+
+    slots = {s: of("slots", pool="default", sku="h100.slice", state=s) for s in ("held", "free")}
+    assert slots == {"held": 3, "free": 5}
+    assert of("slots", pool="default", sku="h100.slice", state="closed") == 8
+    assert of("gpus", pool="default", model="H100", state="ready") == 16
+    assert of("tenant_envelope_limit", tenant="acme", resource="h100-slot") == 64
+    assert of("tenant_envelope_usage", tenant="acme", resource="h100-slot") == 3
+    assert of("tenant_envelope_burst_used", tenant="acme", resource="h100-slot") == 0
+    seen = host.fresh().last_seen_at
+    assert seen is not None
+    assert of("agent_last_seen_timestamp_seconds", node="host-1") == pytest.approx(seen.timestamp())
+    acme.post("/projects/default/allocations", order_body(slots=8, wait=True))
+    found = numbers()
+    assert of("queue_depth", pool="default", tier="standard") == 1
+    late = timezone.now() - timedelta(minutes=1)
+    WorkflowRun.objects.filter(kind="allocation.create").update(deadline_at=late)
+    found = numbers()
+    assert of("workflow_stuck", workflow="allocation.create") >= 1
+
+
+def test_a_scrape_is_well_formed_and_names_no_id_or_address() -> None:
+    a_catalogue()
+    a_host()
+    acme = caller_of(a_tenant("acme"))
+    acme.post("/projects/default/allocations", order_body(slots=3))
+    text = Client().get("/metrics").content.decode()
+    lines = text.splitlines()
+    told = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(told) == len(set(told))
+    assert text.endswith("\n")
+    for line in (one for one in lines if not one.startswith("#")):
+        name = re.split(r"[{ ]", line, maxsplit=1)[0]
+        assert name.startswith("gpuaas_"), line
+        assert any(name == family for family in told), line
+        assert name.endswith("_total") == (f"# TYPE {name} counter" in text), line
+        assert not re.search(r"@|[0-9a-f]{8}-[0-9a-f]{4}-|GPU-", line), line
+    assert len({line.rpartition(" ")[0] for line in lines}) == len(lines)
 
 
 def test_metrics_are_for_operators_and_the_machine_itself() -> None:

@@ -20,6 +20,7 @@ from admission.models import AdmissionRequest
 from admission.totals import decision_totals
 from gpuaas.api.base import OperatorView
 from gpuaas.api.permissions import Rule, admit
+from gpuaas.api.views.measures import measures
 from gpuaas.kernel import clock
 from gpuaas.kernel.errors import PermissionDenied
 from gpuaas.kernel.models import Delivery, SweepFault, WorkflowRun
@@ -44,7 +45,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 class Collector:
     """A fixed number of grouped queries, whatever the fleet's size, over what stands now and not
-    over what was. No label names a tenant."""
+    over what was. Labels are words of the platform and names that operators give: no ids."""
 
     def collect(self) -> Iterator[Metric]:
         """Every family."""
@@ -64,6 +65,7 @@ class Collector:
         yield self._reasons()
         yield self._windows()
         yield self._sweeps()
+        yield from measures()
         parked = GaugeMetricFamily("gpuaas_parked_requests", "Requests parked in this process")
         parked.add_metric([], hub.parked)
         yield parked
@@ -138,15 +140,18 @@ class Collector:
         return family
 
     def _queue(self) -> Iterator[Metric]:
-        depth = GaugeMetricFamily("gpuaas_queue_depth", "Waiting requests", labels=["pool"])
+        labels = ["pool", "tier"]
+        depth = GaugeMetricFamily("gpuaas_queue_depth", "Waiting requests", labels=labels)
         oldest = GaugeMetricFamily(
-            "gpuaas_queue_oldest_age_seconds", "Age of the oldest waiting request", labels=["pool"]
+            "gpuaas_queue_oldest_age_seconds", "Age of the oldest waiting request", labels=labels
         )
         now = clock.db_now()
-        rows = AdmissionRequest.objects.filter(state="queued").exclude(pool="").values_list("pool")
-        for pool, count, first in rows.annotate(n=Count("pk"), first=Min("queued_at")):
-            depth.add_metric([pool], count)
-            oldest.add_metric([pool], (now - first).total_seconds() if first else 0)
+        waiting = AdmissionRequest.objects.filter(state="queued").exclude(pool="")
+        rows = waiting.values_list("pool", "tier__name")
+        for pool, tier, count, first in rows.annotate(n=Count("pk"), first=Min("queued_at")):
+            where = [pool, tier or "none"]
+            depth.add_metric(where, count)
+            oldest.add_metric(where, (now - first).total_seconds() if first else 0)
         yield depth
         yield oldest
         broken = CounterMetricFamily(
