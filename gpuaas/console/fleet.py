@@ -108,7 +108,7 @@ def _tally(counted: Counter[str]) -> str:
     return ", ".join(f"{n} {state.replace('_', ' ')}" for state, n in counted.items())
 
 
-def posture_counts(strips: Iterable[Strip]) -> list[tuple[str, Mark, int]]:
+def posture_counts(postures: Iterable[str]) -> list[tuple[str, Mark, int]]:
     """How many nodes have each of the seven postures."""
-    counted = Counter(strip.posture for strip in strips)
+    counted = Counter(postures)
     return [(posture, mark_of(posture), counted.get(posture, 0)) for posture in POSTURES]

@@ -22,11 +22,14 @@ from placement.domain.capacity import POSTURES
 from placement.domain.health import CLASSES
 from placement.domain.parts import CUTS, WHOLE
 from placement.domain.picture import initials_of
-from placement.selectors.fleet import HOST_DEGRADED, UNKNOWN, FleetGpu, FleetNode
+from placement.selectors.fleet import HOST_DEGRADED, UNKNOWN, FleetGpu, FleetNode, Lump
 
 POSTURE, TENANT, HEALTH, AGE, CUT = "posture", "tenant", "health", "age", "cut"
 CHOICES: Final = (POSTURE, TENANT, HEALTH, AGE)
 FILTERS: Final = (*CHOICES, CUT)
+PLACES: Final = ("zone", "block", "rack")
+NOWHERE: Final = "~none"
+"""The key of a place that was not given."""
 NOBODY, PLATFORM, SEVERAL = "~none", "~platform", "~several"
 """Keys that no tenant's slug can be."""
 AGES: Final = (("1m", 60), ("5m", 300), ("1h", 3600))
@@ -94,11 +97,16 @@ _KEYS: Final[Mapping[str, Sequence[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One GPU with what it is of each choice; a host without known GPUs has one without."""
+    """GPUs of a host that are the same of each choice, and who has them.
+
+    One GPU, where it is given; or ``count`` of them. A host without known GPUs has a cell of 0.
+    """
 
     node: FleetNode
     gpu: FleetGpu | None
     keys: Mapping[str, tuple[str, ...]]
+    tenants: tuple[tuple[str, str], ...] = ()
+    count: int = 1
 
     def passes(self, asked: Mapping[str, str], *, but: str = "") -> bool:
         """Whether every filter but one lets it through."""
@@ -132,7 +140,7 @@ def age_of(at: datetime | None, now: datetime) -> str:
     return next((key for key, most_s in AGES if old_s <= most_s), OLDER)
 
 
-def tenants_on(gpu: FleetGpu) -> tuple[str, ...]:
+def tenants_on(gpu: FleetGpu | Lump) -> tuple[str, ...]:
     """The keys of who is on a GPU: what it is shown as first, then each who has a part of it."""
     slugs = tuple(slug for slug, _ in gpu.tenants)
     held = (*slugs, PLATFORM) if gpu.platform else slugs
@@ -141,16 +149,31 @@ def tenants_on(gpu: FleetGpu) -> tuple[str, ...]:
 
 def cells_of(nodes: Iterable[FleetNode], now: datetime) -> list[Cell]:
     """Every GPU as a cell, in the order of the hosts."""
+    return [cell for node in nodes for cell in _cells(node, node.gpus, now)]
+
+
+def lump_cells(nodes: Iterable[tuple[FleetNode, Iterable[Lump]]], now: datetime) -> list[Cell]:
+    """The GPUs of each host that are alike as a cell, in the order of the hosts."""
+    return [cell for node, lumps in nodes for cell in _cells(node, lumps, now)]
+
+
+def _cells(node: FleetNode, gpus: Iterable[FleetGpu | Lump], now: datetime) -> list[Cell]:
+    of_node = {
+        POSTURE: (node.posture,),
+        AGE: (age_of(node.reported_at, now),),
+        "zone": (node.zone or NOWHERE,),
+        "block": (node.block or NOWHERE,),
+        "rack": (node.rack or NOWHERE,),
+    }
     found = []
-    for node in nodes:
-        of_node = {POSTURE: (node.posture,), AGE: (age_of(node.reported_at, now),)}
-        for gpu in node.gpus:
-            keys = {TENANT: tenants_on(gpu), HEALTH: (gpu.health,), CUT: (gpu.cut,)}
-            found.append(Cell(node, gpu, of_node | keys))
-        if not node.gpus:
-            nothing: dict[str, tuple[str, ...]] = {TENANT: (), HEALTH: (), CUT: ()}
-            found.append(Cell(node, None, of_node | nothing))
-    return found
+    for gpu in gpus:
+        keys = {TENANT: tenants_on(gpu), HEALTH: (gpu.health,), CUT: (gpu.cut,)} | of_node
+        if isinstance(gpu, Lump):
+            found.append(Cell(node, None, keys, gpu.tenants, gpu.count))
+        else:
+            found.append(Cell(node, gpu, keys, gpu.tenants))
+    nothing: dict[str, tuple[str, ...]] = {TENANT: (), HEALTH: (), CUT: ()}
+    return found or [Cell(node, None, of_node | nothing, count=0)]
 
 
 def shades_of(choice: str, cells: Iterable[Cell]) -> dict[str, Shade]:
@@ -160,9 +183,9 @@ def shades_of(choice: str, cells: Iterable[Cell]) -> dict[str, Shade]:
     names: dict[str, str] = {}
     counted: Counter[str] = Counter()
     for cell in cells:
-        if cell.gpu is not None:
-            names.update(cell.gpu.tenants)
-            counted.update(slug for slug, _ in cell.gpu.tenants)
+        names.update(cell.tenants)
+        for slug, _ in cell.tenants:
+            counted[slug] += cell.count
     taken: set[str] = set()
     found = {}
     for n, slug in enumerate(sorted(names, key=lambda one: (-counted[one], one))):
@@ -205,8 +228,9 @@ def legend_of(
     """
     counted: Counter[str] = Counter()
     for cell in cells:
-        if cell.gpu is not None and cell.passes(asked, but=choice):
-            counted.update(cell.keys[choice])
+        if cell.count and cell.passes(asked, but=choice):
+            for key in cell.keys[choice]:
+                counted[key] += cell.count
     on = asked.get(choice, "")
     return [
         Entry(

@@ -23,12 +23,18 @@ class Part(Generic[M]):
     next: str
 
 
-def part_of(rows: QuerySet[M], cursor: str, limit: int) -> Part[M]:
-    """At most ``limit`` rows after ``cursor``, newest first. Raises InvalidRequest."""
-    rows = rows.order_by("-created_at", "-id")
+def part_of(rows: QuerySet[M], cursor: str, limit: int, *, by_id: bool = False) -> Part[M]:
+    """At most ``limit`` rows after ``cursor``, newest first. Raises InvalidRequest.
+
+    ``by_id`` is for lists over all tenants of rows that become many: ids rise with time, and of
+    them there is an index.
+    """
+    rows = rows.order_by("-id") if by_id else rows.order_by("-created_at", "-id")
     if cursor:
         at, last = position_of(cursor)
-        rows = rows.filter(Q(created_at__lt=at) | Q(created_at=at, id__lt=last))
+        # The bound without an "or" is what an index can begin at.
+        after = Q(created_at__lt=at) | Q(created_at=at, id__lt=last)
+        rows = rows.filter(id__lt=last) if by_id else rows.filter(after, created_at__lte=at)
     items = list(rows[: limit + 1])
     following = ""
     if len(items) > limit:

@@ -1,11 +1,17 @@
-"""What is on every GPU of the fleet?  Seven statements, however many hosts there are."""
+"""What is on the GPUs of the fleet?  A fixed number of statements, however many hosts there are.
+
+``fleet_lumps`` counts the GPUs of each host that are alike: that is enough for a legend, and for
+a fleet of ten thousand hosts. ``fleet_nodes`` tells every GPU of the hosts that are shown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
+
+from django.db import connection
 
 from placement.domain.health import HEALTHY
 from placement.domain.picture import WHOLE_NODE, ClaimFact, SlotFact, shown_state
@@ -14,6 +20,7 @@ from placement.models.node import Health
 from placement.selectors.health import classes_of
 from placement.selectors.nodes import postures_of, residue_of
 from placement.states import LIVE, NodeState, SlotState
+from tenants.models import Tenant
 
 HOST_DEGRADED, UNKNOWN = "host_degraded", "unknown"
 
@@ -50,6 +57,17 @@ class FleetNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Lump:
+    """GPUs of one host that are cut, well and held alike, and how many of them."""
+
+    cut: str
+    health: str
+    tenants: tuple[tuple[str, str], ...]
+    platform: bool
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Hold:
     fact: ClaimFact
     slug: str
@@ -70,11 +88,63 @@ class _Host:
     holds: Mapping[int, list[_Hold]]
 
 
-def fleet_nodes() -> list[FleetNode]:
-    """Every host that is not retired, by zone, block, rack and name, with its GPUs."""
+_LUMPS = """
+  WITH held AS MATERIALIZED (
+       SELECT node_num, slot_index,
+              array_agg(DISTINCT tenant_id) FILTER (WHERE holder <> 'platform') AS tenants,
+              bool_or(holder = 'platform') AS platform
+         FROM placement_claim WHERE state = ANY (%s) GROUP BY 1, 2)
+SELECT s.node_id, s.cut, d.classification,
+       array_cat(h.tenants, w.tenants), coalesce(h.platform, false) OR coalesce(w.platform, false),
+       count(*)
+  FROM placement_slot s
+  JOIN placement_node n ON n.id = s.node_id
+  LEFT JOIN held h ON h.node_num = n.num AND h.slot_index = s.index
+  LEFT JOIN held w ON w.node_num = n.num AND w.slot_index = %s
+  LEFT JOIN placement_devicehealth d
+         ON d.node_id = n.id AND d.gpu_uuid = s.gpu_uuid AND d.classification <> %s
+ WHERE s.state <> %s AND n.state <> %s
+ GROUP BY 1, 2, 3, 4, 5
+"""
+_PLACE = ("zone", "block", "rack", "name")
+
+
+def fleet_lumps() -> list[tuple[FleetNode, list[Lump]]]:
+    """Every host that is not retired, by zone, block, rack and name, with its GPUs in lumps."""
+    known = Node.objects.exclude(state=NodeState.RETIRED).order_by(*_PLACE)
+    rows = list(known.values_list("pk", "name", "zone", "block", "rack", "health", "observed_at"))
+    names = {
+        pk: (slug, name) for pk, slug, name in Tenant.objects.values_list("pk", "slug", "name")
+    }
+    states = [str(state) for state in LIVE]
+    held: dict[UUID, list[tuple[str, str | None, list[UUID] | None, bool, int]]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_LUMPS, [states, WHOLE_NODE, HEALTHY, SlotState.RETIRED, NodeState.RETIRED])
+        for node_id, *lump in cursor.fetchall():
+            held.setdefault(node_id, []).append((lump[0], lump[1], lump[2], lump[3], lump[4]))
+    postures = postures_of([row[0] for row in rows])
+    found = []
+    for pk, name, zone, block, rack, health, at in rows:
+        node = FleetNode(name, zone, block, rack, postures[pk], at, ())
+        usual = _usual_health(health, at is not None)
+        lumps = [
+            Lump(cut, word or usual, tuple(sorted({names[t] for t in who or ()})), platform, n)
+            for cut, word, who, platform, n in held.get(pk, ())
+        ]
+        found.append((node, lumps))
+    return found
+
+
+def fleet_nodes(among: Collection[str] | None = None) -> list[FleetNode]:
+    """Hosts that are not retired, by zone, block, rack and name, with their GPUs.
+
+    ``among`` names the hosts that are wanted; None means all of them.
+    """
     fields = ("pk", "num", "name", "zone", "block", "rack", "schedulable", "health", "observed_at")
     known = Node.objects.exclude(state=NodeState.RETIRED)
-    rows = list(known.order_by("zone", "block", "rack", "name").values_list(*fields))
+    if among is not None:
+        known = known.filter(name__in=among)
+    rows = list(known.order_by(*_PLACE).values_list(*fields))
     ids = [row[0] for row in rows]
     postures, traces, classes = postures_of(ids), residue_of(ids), classes_of(ids)
     drains, slots, holds = _drains(ids), _slots(ids), _holds([row[1] for row in rows])
@@ -151,9 +221,13 @@ def _gpu(host: _Host, index: int, state: str, uuid: str, gpu: int, cut: str) -> 
 
 
 def _health(host: _Host, uuid: str) -> str:
-    """The device's own class. Without a present report nothing is known: that is not well."""
-    if uuid in host.classes:
-        return host.classes[uuid]
-    if not host.reported or host.health == Health.UNKNOWN:
+    """The device's own class, or else what its host says."""
+    return host.classes.get(uuid) or _usual_health(host.health, host.reported)
+
+
+def _usual_health(of_host: str, reported: bool) -> str:
+    """Of a GPU without a class of its own. Without a present report nothing is known: that is
+    not well."""
+    if not reported or of_host == Health.UNKNOWN:
         return UNKNOWN
-    return HOST_DEGRADED if host.health == Health.DEGRADED else HEALTHY
+    return HOST_DEGRADED if of_host == Health.DEGRADED else HEALTHY

@@ -24,12 +24,14 @@ from gpuaas.console.fleet_map import (
     age_of,
     cells_of,
     legend_of,
+    lump_cells,
     shades_of,
     tiles_of,
 )
+from gpuaas.console.views import fleet as views
 from gpuaas.kernel import clock
 from placement.models import Claim, DeviceHealth, Node, Slot
-from placement.selectors.fleet import FleetGpu, FleetNode
+from placement.selectors.fleet import FleetGpu, FleetNode, fleet_lumps, fleet_nodes
 from tests.console.conftest import Fleet
 from tests.portal.conftest import Browser
 
@@ -212,7 +214,7 @@ def test_the_page_asks_as_much_for_a_hundred_nodes_as_for_ten(fleet: Fleet, by: 
     Node.objects.filter(name__startswith="bulk-").delete()
     more_nodes(fleet, 100)
     assert asked() == few
-    assert few <= 20
+    assert few <= 24
 
 
 @pytest.mark.parametrize("by", CHOICES)
@@ -301,3 +303,59 @@ def test_a_host_without_gpus_is_in_its_place_and_counts_none() -> None:
     for choice in (POSTURE, HEALTH, AGE):
         legend = legend_of(choice, shades_of(choice, found), found, {}, {})
         assert sum(entry.count for entry in legend) == 0
+
+
+LINK = re.compile(r'<a href="(\?[^"]*rack=[^"]*)" aria-label="([^"]+)"><b>')
+
+
+def racks_in(html: str) -> dict[str, str]:
+    return {unescape(words): unescape(href) for href, words in LINK.findall(html)}
+
+
+def test_a_fleet_with_too_many_hosts_is_shown_by_rack_and_a_rack_by_gpu(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more_nodes(fleet, 32)
+    whole = counts_in(page_of(fleet, "?by=health"))
+    monkeypatch.setattr(views, "MOST_HOSTS", 10)
+    html = page_of(fleet, "?by=health")
+    assert counts_in(html) == whole
+    racks = racks_in(html)
+    told = "r001, 3 hosts: 21 healthy, 3 unhealthy"
+    assert told in racks
+    inside = page_of(fleet, racks[told])
+    assert "zone: eu-" in inside
+    assert len(tiles_in(inside[inside.index('class="stack"') :])) == 24
+    assert not racks_in(inside)
+
+
+def test_a_rack_with_too_many_hosts_is_turned_page_by_page(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more_nodes(fleet, 24)
+    Node.objects.filter(name__startswith="bulk-").update(zone="eu-9", rack="r9")
+    monkeypatch.setattr(views, "MOST_HOSTS", 10)
+    seen: list[str] = []
+    query = "?zone=eu-9&block=~none&rack=r9"
+    for start in ("", "&cursor=10", "&cursor=20"):
+        html = page_of(fleet, query + start)
+        seen += re.findall(r'href="/console/nodes/(bulk-\d+)/"', html)
+    assert seen == [f"bulk-{n:04d}" for n in range(24)]
+    assert "More hosts" not in html
+
+
+def test_a_rack_that_is_not_there_is_refused_by_name(fleet: Fleet) -> None:
+    answer = fleet.browser().get("/console/fleet/?rack=r404")
+    assert answer.status_code == 400
+    assert "r404" in answer.content.decode()
+
+
+def test_lumps_count_what_the_tiles_show(fleet: Fleet) -> None:
+    more_nodes(fleet, 5)
+    now = clock.db_now()
+    for choice in FILTERS:
+        counted: list[dict[str, int]] = []
+        for cells in (lump_cells(fleet_lumps(), now), cells_of(fleet_nodes(), now)):
+            entries = legend_of(choice, shades_of(choice, cells), cells, {}, {})
+            counted.append({entry.shade.key: entry.count for entry in entries})
+        assert counted[0] == counted[1]

@@ -43,12 +43,15 @@ class Allocations(ConsolePage):
             rows = rows.exclude(state=AllocationState.RELEASED)
         elif state in AllocationState.values:
             rows = rows.filter(state=state)
-        counted = Allocation.objects.order_by().values("state").annotate(n=Count("id"))
-        counts = {row["state"]: row["n"] for row in counted}
-        live = sum(n for name, n in counts.items() if name != AllocationState.RELEASED)
-        chips = [("live", "live", live)]
+        # Those that are released become ever more: they are listed and not counted.
+        standing = Allocation.objects.exclude(state=AllocationState.RELEASED)
+        counts: dict[str, int | None] = dict(standing.values_list("state").annotate(n=Count("id")))
+        chips: list[tuple[str, str, int | None]] = [
+            ("live", "live", sum(n or 0 for n in counts.values()))
+        ]
+        counts.setdefault(AllocationState.RELEASED, None)
         chips += [(s, s.replace("_", " "), counts.get(s, 0)) for s in AllocationState.values]
-        part = part_of(rows, request.GET.get("cursor", ""), PAGE)
+        part = part_of(rows, request.GET.get("cursor", ""), PAGE, by_id=True)
         return self.page(
             "console/allocations.html",
             allocations=part.items,

@@ -36,7 +36,7 @@ class Decisions(ConsolePage):
         if days not in DAYS:
             raise self.strange("days", days, ", ".join(DAYS))
         since = clock.db_now() - timedelta(days=int(days))
-        part = part_of(self.rows(request), request.GET.get("cursor", ""), PAGE)
+        part = part_of(self.rows(request), request.GET.get("cursor", ""), PAGE, by_id=True)
         return self.page(
             "console/decisions.html",
             decisions=[(row, mark_of_outcome(row.verdict, row.code)) for row in part.items],

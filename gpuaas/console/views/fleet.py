@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -13,6 +13,8 @@ from gpuaas.console.fleet_map import (
     CHOICES,
     CUT,
     FILTERS,
+    NOWHERE,
+    PLACES,
     POSTURE,
     Cell,
     Entry,
@@ -23,17 +25,21 @@ from gpuaas.console.fleet_map import (
     gpu_words,
     known_key,
     legend_of,
+    lump_cells,
     shades_of,
     tiles_of,
 )
+from gpuaas.console.fleet_racks import RackTiles, place_words, racks_of
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import clock, errors
 from gpuaas.ui.marks import mark_of
 from gpuaas.ui.sheet import inert, sheet
-from placement.selectors.fleet import fleet_nodes
+from placement.selectors.fleet import fleet_lumps, fleet_nodes
 
 ROOMY = 60
 """Above this many hosts the tiles are small."""
+MOST_HOSTS = 640
+"""Above this many hosts the map shows racks, and of one rack a page of its hosts."""
 PAGE = 400
 VIEWS = ("map", "list")
 NAMES = {
@@ -43,6 +49,7 @@ NAMES = {
     "age": "Age of last report",
     "cut": "Sold",
 }
+PLACE_NAMES = {"zone": "Zone", "block": "Block", "rack": "Rack"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,20 @@ class Shown:
     @property
     def kept(self) -> list[Cell]:
         """The cells that every filter lets through."""
-        return [cell for cell in self.cells if cell.passes(self.asked)]
+        return self.passing(self.cells)
+
+    def passing(self, cells: list[Cell]) -> list[Cell]:
+        """Those of these that every filter lets through."""
+        return [cell for cell in cells if cell.passes(self.asked)]
+
+    @property
+    def in_one_rack(self) -> bool:
+        """Whether the address names one rack."""
+        return all(name in self.asked for name in PLACES)
+
+    def detailed(self, hosts: Collection[str]) -> list[Cell]:
+        """Every GPU of these hosts that the filters let through."""
+        return self.passing(cells_of(fleet_nodes(hosts), clock.db_now()))
 
     def legend(self, choice: str) -> list[Entry]:
         """The legend of one choice."""
@@ -84,11 +104,13 @@ class FleetPage(ConsolePage):
         choice, view = given.get("by", "") or POSTURE, given.get("view", "") or "map"
         _known("by", choice, CHOICES)
         _known("view", view, VIEWS)
-        cells = cells_of(fleet_nodes(), clock.db_now())
+        cells = lump_cells(fleet_lumps(), clock.db_now())
         shades = {name: shades_of(name, cells) for name in FILTERS}
-        asked = {name: given[name] for name in FILTERS if given.get(name)}
+        asked = {name: given[name] for name in (*FILTERS, *PLACES) if given.get(name)}
         for name, key in asked.items():
-            if not known_key(name, key, shades[name]):
+            if name in PLACES:
+                _known(name, key, tuple(sorted({cell.keys[name][0] for cell in cells})))
+            elif not known_key(name, key, shades[name]):
                 _known(name, key, tuple(shades[name]))
         params = {
             "by": "" if choice == POSTURE else choice,
@@ -127,9 +149,17 @@ class Fleet(FleetPage):
                 address({**params, name: ""}),
             )
             for name, key in shown.asked.items()
-            if name not in (shown.choice, CUT)
+            if name not in (shown.choice, CUT, *PLACES)
         ]
-        body = _map(shown, kept) if shown.view == "map" else self._list(kept)
+        others += [
+            Chip(
+                f"{PLACE_NAMES[name].lower()}: {'not given' if key == NOWHERE else key}",
+                address({**params, name: ""}),
+            )
+            for name, key in shown.asked.items()
+            if name in PLACES
+        ]
+        body = self._map(shown, kept) if shown.view == "map" else self._list(shown, kept)
         return self.page(
             "console/fleet.html",
             view=shown.view,
@@ -140,38 +170,59 @@ class Fleet(FleetPage):
             legend=shown.legend(shown.choice),
             cuts=shown.legend(CUT),
             total=len(shown.cells),
-            gpus=sum(cell.gpu is not None for cell in kept),
-            of_gpus=sum(cell.gpu is not None for cell in shown.cells),
+            gpus=sum(cell.count for cell in kept),
+            of_gpus=sum(cell.count for cell in shown.cells),
             nodes=len({cell.node.name for cell in kept}),
-            without=sum(cell.gpu is None for cell in kept),
+            without=sum(not cell.count for cell in kept),
             filtered=bool(shown.asked),
             clear=address({name: params[name] for name in ("by", "view")}),
             here=address(params),
             **body,
         )
 
-    def _list(self, kept: list[Cell]) -> dict[str, Any]:
+    @property
+    def _start(self) -> int:
         text = self.request.GET.get("cursor", "")
-        start = int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 0
-        rows = [_row(cell) for cell in kept[start : start + PAGE]]
-        more = start + PAGE if len(kept) > start + PAGE else 0
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 0
+
+    def _list(self, shown: Shown, kept: list[Cell]) -> dict[str, Any]:
+        """A page of lines: which hosts have them is known from the lumps."""
+        start, line, first = self._start, 0, 0
+        hosts: list[str] = []
+        for name, group in groupby(kept, key=lambda cell: cell.node.name):
+            lines = sum(max(1, cell.count) for cell in group)
+            if line + lines > start and line < start + PAGE:
+                first = first if hosts else line
+                hosts.append(name)
+            line += lines
+        cells = shown.detailed(hosts)[start - first : start - first + PAGE] if hosts else []
+        more = start + PAGE if line > start + PAGE else 0
+        rows = [_row(cell) for cell in cells]
         return {"rows": rows, "cursor": more, "first": start + 1, "last": start + len(rows)}
 
-
-def _map(shown: Shown, kept: list[Cell]) -> dict[str, Any]:
-    """Zone, then rack, then host; the cells come in this order."""
-    zones: dict[str, dict[str, list[Tiles]]] = {}
-    count = 0
-    shades = shown.shades[shown.choice]
-    for _, group in groupby(kept, key=lambda cell: cell.node.name):
-        cells = list(group)
-        node = cells[0].node
-        racks = zones.setdefault(node.zone or "no zone given", {})
-        rack = " / ".join(part for part in (node.block, node.rack) if part)
-        tiles = tiles_of(node, cells, shown.choice, shades)
-        racks.setdefault(rack or "no rack given", []).append(tiles)
-        count += 1
-    return {"zones": zones, "dense": count > ROOMY}
+    def _map(self, shown: Shown, kept: list[Cell]) -> dict[str, Any]:
+        """Zone, then rack, then host; or racks alone where hosts are too many."""
+        names = list(dict.fromkeys(cell.node.name for cell in kept))
+        shades = shown.shades[shown.choice]
+        if len(names) > MOST_HOSTS and not shown.in_one_rack:
+            tops: dict[str, list[RackTiles]] = {}
+            for rack in racks_of(kept, shown.choice, shades, shown.params):
+                tops.setdefault(rack.zone, []).append(rack)
+            return {"tops": tops}
+        page = names[self._start : self._start + MOST_HOSTS]
+        more = self._start + MOST_HOSTS
+        zones: dict[str, dict[str, list[Tiles]]] = {}
+        for _, group in groupby(shown.detailed(page), key=lambda cell: cell.node.name):
+            cells = list(group)
+            node = cells[0].node
+            racks = zones.setdefault(node.zone or "no zone given", {})
+            tiles = tiles_of(node, cells, shown.choice, shades)
+            racks.setdefault(place_words(node), []).append(tiles)
+        return {
+            "zones": zones,
+            "dense": len(page) > ROOMY,
+            "cursor": more if len(names) > more else 0,
+        }
 
 
 def _row(cell: Cell) -> dict[str, Any]:
@@ -190,7 +241,9 @@ class FleetCsv(FleetPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """All lines of the filters."""
-        return sheet("fleet", _lines(self.shown().kept))
+        shown = self.shown()
+        hosts = {cell.node.name for cell in shown.kept}
+        return sheet("fleet", _lines(shown.detailed(hosts)))
 
 
 def _lines(cells: list[Cell]) -> Iterator[list[object]]:

@@ -51,6 +51,7 @@ from placement.selectors import (
     node_named,
     node_picture,
     node_states,
+    postures_of,
     slot_blocks,
     slot_list,
     task_list,
@@ -63,6 +64,7 @@ from placement.services.differences import slot_accept
 from placement.services.overrides import approval_rule
 from placement.states import LIVE, NodeState, SlotState
 
+NODES_SHOWN = 200
 TASKS_SHOWN = 12
 EVENTS_SHOWN = 30
 
@@ -92,15 +94,20 @@ class Nodes(ConsolePage):
 
     def show(self, form: NodeForm, status: int = 200) -> HttpResponse:
         """The list with this form."""
-        wanted = self.request.GET.get("posture", "")
-        strips = strips_of(node_list())
+        wanted, after = self.request.GET.get("posture", ""), self.request.GET.get("cursor", "")
+        names = dict(Node.objects.values_list("pk", "name"))
+        postures = postures_of(names)
+        kept = [name for pk, name in names.items() if not wanted or postures[pk] == wanted]
+        page = sorted(name for name in kept if name > after)[: NODES_SHOWN + 1]
+        shown = page[:NODES_SHOWN]
         return self.page(
             "console/nodes.html",
             status=status,
-            strips=[s for s in strips if not wanted or s.posture == wanted],
-            counts=posture_counts(strips),
+            strips=strips_of(node_list().filter(name__in=shown)),
+            cursor=shown[-1] if len(page) > len(shown) else "",
+            counts=posture_counts(postures.values()),
             posture=wanted if wanted in POSTURES else "",
-            total=len(strips),
+            total=len(names),
             form=form,
         )
 

@@ -26,7 +26,7 @@ class Tasks(ConsolePage):
         rows = NodeTask.objects.select_related("node", "allocation")
         if state in TaskState.values:
             rows = rows.filter(state=state)
-        part = part_of(rows, request.GET.get("cursor", ""), PAGE)
+        part = part_of(rows, request.GET.get("cursor", ""), PAGE, by_id=True)
         return self.page(
             "console/tasks.html",
             tasks=part.items,

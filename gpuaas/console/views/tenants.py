@@ -32,19 +32,20 @@ class Tenants(ConsolePage):
         """All, or those in one state, of one tier, or with a name."""
         state, tier = request.GET.get("state", ""), request.GET.get("tier", "")
         words = request.GET.get("name", "").strip()[:120]
-        live = Count("allocations", filter=~Q(allocations__state=AllocationState.RELEASED))
-        rows = tenant_list().select_related("cohort").annotate(live=live)
+        rows = tenant_list().select_related("cohort")
         if state in TenantState.values:
             rows = rows.filter(state=state)
         if tier:
             rows = rows.filter(tier__name=tier)
         if words:
             rows = rows.filter(Q(name__icontains=words) | Q(slug__icontains=words))
+        standing = Allocation.objects.exclude(state=AllocationState.RELEASED)
+        live = dict(standing.values_list("tenant_id").annotate(n=Count("pk")))
         listed = sorted(rows[:LISTED], key=lambda t: t.state != TenantState.PENDING)
         over = QuotaCounter.objects.filter(grandfathered_milli__gt=0)
         return self.page(
             "console/tenants.html",
-            tenants=listed,
+            tenants=[(tenant, live.get(tenant.pk, 0)) for tenant in listed],
             over=set(over.values_list("tenant_id", flat=True)),
             most=LISTED,
             state=state,

@@ -71,12 +71,13 @@ class Allocations(AllocationList):
         """One page of it, newest first."""
         limit = _limit(request.GET.get("limit", ""))
         part = part_of(self.filtered(), request.GET.get("cursor", ""), limit)
-        counted = self.rows().order_by().values("state").annotate(n=Count("id"))
-        counts = {row["state"]: row["n"] for row in counted}
-        live = sum(n for state, n in counts.items() if state != AllocationState.RELEASED)
+        # Those that are released become ever more: they are listed and not counted.
+        standing = self.rows().exclude(state=AllocationState.RELEASED).order_by()
+        counts = dict(standing.values_list("state").annotate(n=Count("id")))
         state = self.state()
-        chips = [("", "all", sum(counts.values())), ("live", "live", live)]
+        chips = [("", "all", None), ("live", "live", sum(counts.values()))]
         chips += [(s, s.replace("_", " "), counts[s]) for s in AllocationState if s in counts]
+        chips.append((AllocationState.RELEASED, "released", None))
         return self.page(
             "portal/allocations.html",
             allocations=part.items,
