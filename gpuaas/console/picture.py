@@ -72,7 +72,9 @@ def describe(picture: NodePicture) -> str:
         f"Slots: {slots or 'none yet'}.",
     ]
     for mesh in picture.domains:
-        parts.append(f"NVLink domain {mesh.id}: GPUs {', '.join(map(str, mesh.gpus))}.")
+        named = f"NVLink domain {mesh.id}: GPUs {', '.join(map(str, mesh.gpus))}"
+        told = [f"{a} to {b} by {count or 'unknown'}" for a, b, count in mesh.links]
+        parts.append(f"{named}; linked: {', '.join(told)}." if told else f"{named}.")
     for mark in picture.marks():
         if mark.cut != "whole":
             held = ", ".join(f"{part.label} of {part.tenant}" for part in mark.parts) or "nothing"
@@ -391,6 +393,8 @@ def _bar(bar: PlacedBar) -> str:
     how = "partly linked" if mesh.links else "all see all"
     if mesh.nvswitches and not mesh.links:
         how = f"{mesh.nvswitches} NVSwitches"
+    if mesh.width:
+        how += f", {mesh.width} link{'s' if mesh.width != 1 else ''} each"
     label = f"NVLink {mesh.id}: GPUs {members}, {how}"
     return el(
         "g",

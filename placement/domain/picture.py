@@ -137,13 +137,15 @@ class NumaColumn:
 class Mesh:
     """One NVLink domain: its GPUs by index, and its links when not all see all.
 
-    ``links`` holds (gpu, gpu, count or None) and is empty for a switched or full domain.
+    ``links`` holds (gpu, gpu, count or None) and is empty for a switched domain, and for a full
+    one of even links. ``width``: how many any two have then; None where that is not told.
     """
 
     id: str
     gpus: tuple[int, ...]
     links: tuple[tuple[int, int, int | None], ...]
     nvswitches: int
+    width: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,11 +388,16 @@ def _domains(
         if raw.get("pci"):
             index_of[str(raw["pci"])] = tile.index
     links: dict[tuple[int, int], int | None] = {}
+    switched: dict[int, int | None] = {}
     for raw in topology.get("nvlinks", ()):
         one, other = index_of.get(raw["from"]), index_of.get(raw["to"])
-        if one is None or other is None or one == other:
-            continue
-        links[(min(one, other), max(one, other))] = raw.get("count")
+        if one is not None and other is not None and one != other:
+            links[(min(one, other), max(one, other))] = raw.get("count")
+        elif (one is None) != (other is None):
+            end = other if one is None else one
+            assert end is not None
+            before, count = switched.get(end, 0), raw.get("count")
+            switched[end] = None if before is None or count is None else before + count
     switches = len(topology.get("nvswitches", ()))
     return tuple(
         Mesh(
@@ -398,17 +405,38 @@ def _domains(
             gpus=tuple(sorted(indexes)),
             links=_partial(indexes, links),
             nvswitches=switches,
+            width=_width(indexes, links, switched),
         )
         for domain, indexes in sorted(members.items(), key=lambda item: min(item[1]))
     )
 
 
+def _inside(
+    indexes: list[int], links: Mapping[tuple[int, int], int | None]
+) -> dict[tuple[int, int], int | None]:
+    inside = set(indexes)
+    return {pair: n for pair, n in links.items() if pair[0] in inside and pair[1] in inside}
+
+
 def _partial(
     indexes: list[int], links: Mapping[tuple[int, int], int | None]
 ) -> tuple[tuple[int, int, int | None], ...]:
-    """The links inside a domain, unless there are none (switched) or all (full mesh)."""
-    inside = set(indexes)
-    mine = {pair: n for pair, n in links.items() if pair[0] in inside and pair[1] in inside}
-    if not mine or len(mine) == len(indexes) * (len(indexes) - 1) // 2:
+    """The links inside a domain, unless there are none (switched) or a full mesh of even ones."""
+    mine = _inside(indexes, links)
+    full = len(mine) == len(indexes) * (len(indexes) - 1) // 2
+    if not mine or (full and len(set(mine.values())) == 1):
         return ()
     return tuple((a, b, count) for (a, b), count in sorted(mine.items()))
+
+
+def _width(
+    indexes: list[int],
+    links: Mapping[tuple[int, int], int | None],
+    switched: Mapping[int, int | None],
+) -> int | None:
+    """How many links any two GPUs of a domain have, where it is the same for all and told."""
+    mine = _inside(indexes, links)
+    if mine:
+        return next(iter(mine.values())) if not _partial(indexes, links) else None
+    counts = {switched.get(index) for index in indexes}
+    return counts.pop() if len(counts) == 1 else None

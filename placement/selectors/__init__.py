@@ -35,6 +35,7 @@ from placement.selectors.health import (
 from placement.selectors.holdings import Held, Holdings, holdings_of
 from placement.selectors.identity import Differing, differences_of, identity_of
 from placement.selectors.leases import deliverable_milli, leases_of_tenant, leases_of_tier
+from placement.selectors.links import SlotLinks, links_of
 from placement.selectors.nodes import (
     node_list,
     node_named,
@@ -66,6 +67,7 @@ __all__ = [
     "HeldPart",
     "Holdings",
     "Offer",
+    "SlotLinks",
     "Timeline",
     "allocation_explain",
     "allocation_list",
@@ -96,6 +98,7 @@ __all__ = [
     "image_list",
     "leases_of_tenant",
     "leases_of_tier",
+    "links_of",
     "node_list",
     "node_named",
     "node_picture",

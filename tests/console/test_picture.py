@@ -20,6 +20,7 @@ from placement.domain.picture import (
     picture_from,
     shown_state,
 )
+from tests.placement.meshes import CUBE, FULL, mesh_report
 from tests.topologies import topology_file
 
 HOSTS = {
@@ -140,6 +141,23 @@ def test_a_partly_linked_domain_is_drawn_as_links_and_a_switched_one_as_a_bar() 
     switched = picture_from({"gpus": gpus, "nvswitches": [{}] * 6, "numa": [{"id": 0}]}, (), ())
     assert switched.domains[0].links == ()
     assert "6 NVSwitches" in draw(switched, name="n")
+
+
+def test_a_full_mesh_of_uneven_links_is_drawn_and_an_even_one_says_how_many() -> None:
+    cube = mesh_report(8, CUBE).to_json()
+    shown = picture_from(cube, slots_of(cube), ())
+    assert len(shown.domains[0].links) == 16
+    quad = mesh_report(4, {pair: n for pair, n in CUBE.items() if max(pair) < 4}).to_json()
+    uneven = picture_from(quad, slots_of(quad), ())
+    assert len(uneven.domains[0].links) == 6, "any two are linked, but not alike"
+    assert "0 to 3 by 2" in describe(uneven)
+    even = mesh_report(8, FULL).to_json()
+    assert picture_from(even, (), ()).domains[0].links == ()
+    assert "all see all, 1 link each" in draw(picture_from(even, (), ()), name="n")
+    switched = mesh_report(8, {}, switched=dict.fromkeys(range(8), 18)).to_json()
+    assert picture_from(switched, (), ()).domains[0].width == 18
+    worn = mesh_report(8, {}, switched=dict.fromkeys(range(8), 18) | {2: 17}).to_json()
+    assert picture_from(worn, (), ()).domains[0].width is None
 
 
 def test_a_whole_node_claim_marks_every_slot() -> None:

@@ -147,6 +147,12 @@ class SlotOut(Output):
     numa = serializers.IntegerField(allow_null=True)
     switch = serializers.CharField(allow_null=True)
     nvlink_domain = serializers.CharField(allow_null=True)
+    nvlink_links = serializers.DictField(
+        child=serializers.IntegerField(),
+        allow_null=True,
+        help_text="Direct links to other slots of the host, by their index, as placement counts "
+        "them; null where they were not read.",
+    )
     cpuset = serializers.CharField(allow_null=True)
     memory_bytes = serializers.IntegerField(allow_null=True)
     nic = serializers.CharField(allow_null=True)

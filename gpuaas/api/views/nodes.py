@@ -229,6 +229,10 @@ def slots_shown(node: Node) -> list[dict[str, Any]]:
         ).select_related("tenant")
     }
     parts, free = selectors.held_parts(node), selectors.free_milli(node)
+    links = {
+        one.index: {str(other): count for other, count in enumerate(one.counts) if count}
+        for one in selectors.links_of(node)
+    }
     drains = set(
         NodeDrain.objects.filter(node=node, ended_at__isnull=True).values_list(
             "slot_index", flat=True
@@ -249,6 +253,7 @@ def slots_shown(node: Node) -> list[dict[str, Any]]:
         held = parts.get(slot.index, [])
         body = _slot_shown(slot, claim, fact, held, selectors.blocks_on(blocks, slot.index))
         body["free_milli"] = free.get(slot.index)
+        body["nvlink_links"] = links.get(slot.index)
         shown.append(dict(wire.SlotOut(body).data))
     return shown
 
