@@ -12,7 +12,8 @@ from nodeagent.simhost.backend import SimBackend
 from nodeagent.simhost.hardware import HardwareConfig, create_host
 from nodeagent.simhost.state import SimVm
 from nodeagent.simhost.telemetry import SimTelemetry
-from placement.models import TelemetryWindow
+from placement.domain.links import with_links
+from placement.models import Node, TelemetryWindow
 from placement.services.slots import slots_take
 from tests.api.client import Caller, caller_of, operator_caller
 from tests.api.test_agent import BOOT, Agent
@@ -138,3 +139,16 @@ def test_a_difference_is_shown_and_accepted(operator: Caller) -> None:
     accepted = operator.post(address, {"slot_index": 7, "reason": "sent back"})
     assert accepted.status_code == 200
     assert [d for d in accepted.json()["differences"] if d["slot_index"] is not None] == []
+
+
+def test_slots_tell_their_direct_links_and_nothing_where_those_were_not_read(
+    operator: Caller,
+) -> None:
+    host = a_host("host-1")
+    shown = operator.get("/nodes/host-1/slots").json()["items"]
+    assert [slot["nvlink_links"] for slot in shown] == [None] * 8
+    layout = with_links(host.fresh().layout, {(0, 1): 2, (1, 2): 1})
+    Node.objects.filter(pk=host.node.pk).update(layout=layout)
+    shown = operator.get("/nodes/host-1/slots").json()["items"]
+    told = [slot["nvlink_links"] for slot in shown]
+    assert told == [{"1": 2}, {"0": 2, "2": 1}, {"1": 1}, *[{}] * 5]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Any
 
 from nodeagent.host.facts import Fact, present, unknown
@@ -18,19 +19,22 @@ from nodeagent.host.nvml.device import bounded, plain_text
 from nodeagent.topology.pci import normal_address
 
 _MOST_MEMORY = 2**50
+# amdsmi.h, amdsmi_link_type_t; it was called amdsmi_io_link_type_t before.
+_XGMI = 2
 # Discovery and telemetry may come at once; a module is imported by one of them.
 _TURN = threading.Lock()
 
 
 @dataclass(frozen=True)
 class AmdGpu:
-    """One AMD GPU. hive: GPUs with one xGMI hive are joined."""
+    """One AMD GPU. hive: GPUs with one xGMI hive are joined; peers: those one hop away by xGMI."""
 
     pci: str
     uuid: Fact[str]
     name: Fact[str]
     memory_bytes: Fact[int]
     hive: Fact[str]
+    peers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,12 @@ def read_amd() -> AmdReading:
         handles = ask(library.amdsmi_get_processor_handles)
         if handles.value is None:
             return AmdReading({}, "library_unusable")
-        found = (_read(library, handle) for handle in handles.value)
-        return AmdReading({gpu.pci: gpu for gpu in found if gpu is not None})
+        found = [(handle, _read(library, handle)) for handle in handles.value]
+        gpus = {gpu.pci: (handle, gpu) for handle, gpu in found if gpu is not None}
+        peers = _peers(library, gpus)
+        return AmdReading(
+            {pci: replace(gpu, peers=peers.get(pci, ())) for pci, (_, gpu) in gpus.items()}
+        )
 
 
 @contextlib.contextmanager
@@ -90,6 +98,30 @@ def _read(library: Any, handle: Any) -> AmdGpu | None:
         memory_bytes=bounded(memory, 1, _MOST_MEMORY),
         hive=plain_text(hive),
     )
+
+
+def _peers(library: Any, gpus: Mapping[str, tuple[Any, AmdGpu]]) -> dict[str, tuple[str, ...]]:
+    """By address, who is one hop away by xGMI; nothing of a hive in which some pair cannot say."""
+    found: dict[str, list[str]] = {}
+    silent: set[str] = set()
+    for (one, (handle, gpu)), (other, (far, peer)) in permutations(gpus.items(), 2):
+        hive = gpu.hive.value
+        if hive is None or hive != peer.hive.value:
+            continue
+        way = ask(_way, library, handle, far).value
+        if way is None:
+            silent.add(hive)
+        elif way == (_XGMI, 1):
+            found.setdefault(one, []).append(other)
+    return {
+        pci: tuple(ends) for pci, ends in found.items() if gpus[pci][1].hive.value not in silent
+    }
+
+
+def _way(library: Any, one: Any, other: Any) -> tuple[int, int]:
+    """Of what kind the way between two GPUs is, and how many hops it has."""
+    link = library.amdsmi_topo_get_link_type(one, other)
+    return int(link["type"]), int(link["hops"])
 
 
 def ask(call: Callable[..., Any], *arguments: Any) -> Fact[Any]:

@@ -80,6 +80,10 @@ def add_gpus(
         facts[device.address] = _facts(who, device, bus, record)
         if record is not None:
             links[device.address] = _links(device.address, record)
+        elif amd is not None:
+            links[device.address] = [
+                RawLink(device.address, peer, None, None) for peer in amd.peers
+            ]
         if who.source is UuidSource.NVML and who.uuid.value is not None:
             told = who.model.value, who.memory_bytes.value
             fresh.append(KnownGpu(device.address, who.uuid.value, marks_of(device), *told))
@@ -109,7 +113,7 @@ def _recall_links(
     for device in places:
         known = memory.links(device)
         if device.address not in seen:
-            links[device.address] = known
+            links.setdefault(device.address, known)
             continue
         mine = links.setdefault(device.address, [])
         told = {link.target for link in mine}

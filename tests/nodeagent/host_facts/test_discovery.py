@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import types
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -462,3 +464,49 @@ def test_amd_cards_are_named_by_their_library_where_there_is_one(
 
     monkeypatch.setattr(library, "amdsmi_get_gpu_device_uuid", broken)
     assert report_of(discover(host.root)).gpus[2].uuid is None
+
+
+class Xgmi:
+    """A stand-in for AMD's library on a host of four GPUs in one hive."""
+
+    def __init__(self) -> None:
+        self.far: set[frozenset[int]] = set()
+        self.silent: set[frozenset[int]] = set()
+
+    def module(self) -> types.ModuleType:
+        """The library as it is imported."""
+        library: Any = types.ModuleType("amdsmi")
+        library.amdsmi_init = library.amdsmi_shut_down = lambda: None
+        library.amdsmi_get_processor_handles = lambda: list(range(4))
+        library.amdsmi_get_gpu_device_bdf = lambda one: f"0000:6{one}:00.0"
+        library.amdsmi_get_gpu_device_uuid = lambda one: f"deadbeef-0000-1000-8000-00000000000{one}"
+        library.amdsmi_get_gpu_asic_info = lambda _: {"market_name": "AMD Instinct MI300X"}
+        library.amdsmi_get_gpu_vram_usage = lambda _: {"vram_total": 196_592}
+        library.amdsmi_get_xgmi_info = lambda _: {"xgmi_hive_id": "0x1f"}
+        library.amdsmi_topo_get_link_type = self._way
+        return library
+
+    def _way(self, one: int, other: int) -> dict[str, int]:
+        pair = frozenset((one, other))
+        if pair in self.silent:
+            raise RuntimeError("AMDSMI_STATUS_NOT_SUPPORTED")
+        return {"type": 2, "hops": 2 if pair in self.far else 1}
+
+
+def test_amd_cards_one_hop_away_are_linked_and_a_silent_pair_leaves_that_unknown(
+    host: TreeBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards = [f"0000:6{one}:00.0" for one in range(4)]
+    for address in cards:
+        host.device(address, "0x120000", trees.AMD, numa=0)
+    xgmi = Xgmi()
+    monkeypatch.setitem(sys.modules, "amdsmi", xgmi.module())
+    full = joined(report_of(discover(host.root)))
+    assert full == [(a, b, None) for a, b in combinations(cards, 2)]
+    xgmi.far = {frozenset((0, 3))}
+    assert (cards[0], cards[3], None) not in joined(report_of(discover(host.root)))
+    assert len(joined(report_of(discover(host.root)))) == 5
+    xgmi.silent = {frozenset((1, 2))}
+    report = report_of(discover(host.root))
+    assert joined(report) == []
+    assert {gpu.nvlink_domain for gpu in report.gpus if gpu.pci in cards} == {"xgmi-0x1f"}
