@@ -473,7 +473,7 @@ class Xgmi:
         self.far: set[frozenset[int]] = set()
         self.silent: set[frozenset[int]] = set()
 
-    def module(self) -> types.ModuleType:
+    def module(self) -> Any:
         """The library as it is imported."""
         library: Any = types.ModuleType("amdsmi")
         library.amdsmi_init = library.amdsmi_shut_down = lambda: None
