@@ -34,6 +34,7 @@ from nodeagent.protocol import (
     Unwanted,
 )
 from nodeagent.reporting import Reporter
+from nodeagent.shares import Shares
 from nodeagent.telemetry.sending import Feed, TelemetrySender
 from nodeagent.verify import (
     Facts,
@@ -104,6 +105,7 @@ class Agent:
         self.reporter = Reporter(home, backend, control, clock, self.pace.report_every_s)
         self._telemetry = TelemetrySender(telemetry, control, clock) if telemetry else None
         self.journal = self._read_journal()
+        self._shares = Shares(home.folder / "shares.json")
 
     async def run(self, stop: asyncio.Event) -> None:
         """Rounds until `stop` is set; then work under way is dropped, as in a crash."""
@@ -198,7 +200,9 @@ class Agent:
                 # The same lease twice. Its work is under way, or its result is being delivered.
                 return
             if verified.envelope.kind is not TaskKind.DISCOVER:
-                verify_devices(verified, self.backend.topology(), self.backend.observe())
+                report = self.backend.topology()
+                self._shares.learn(report)
+                verify_devices(verified, report, self.backend.observe(), self._shares)
         except TaskRefused as refusal:
             await self._refuse(signed, refusal)
             return
@@ -318,7 +322,11 @@ class Agent:
             detail = "the allocation was released while this task waited"
             return failure(verified, boot_id, FailureCode.CANCELLED, detail, retryable=False)
         try:
-            return await carry_out(verified, self.backend, keeper, self.home.key)
+            outcome = await carry_out(verified, self.backend, keeper, self.home.key)
+            if envelope.kind is TaskKind.DISCOVER:
+                # Before anybody can approve it.
+                self._shares.learn(self.backend.topology())
+            return outcome
         except LeaseLost:
             log.warning("lease of task %s lost", envelope.task_id)
             self.journal.acknowledge(envelope.task_id)

@@ -30,8 +30,8 @@ from nodeagent.protocol import (
     task_signing_bytes,
     task_slots,
 )
+from nodeagent.shares import Shares
 from nodeagent.signing import verify
-from nodeagent.topology.cpus import parse_list
 
 _TASK_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _CLOCK_TOLERANCE_S = 30
@@ -102,11 +102,14 @@ def verify_task(task: SignedTask, facts: Facts) -> VerifiedTask:
     return VerifiedTask(envelope, params)
 
 
-def verify_devices(task: VerifiedTask, report: TopologyReport, seen: Observation) -> None:
+def verify_devices(
+    task: VerifiedTask, report: TopologyReport, seen: Observation, shares: Shares
+) -> None:
     """Check that every named device is the slot's own, and not somebody else's now.
 
     Raises TaskRefused. A NIC or NVMe is accepted only where the node itself says that it is
-    exclusive to that slot; CPUs must lie within the slot's, memory must not exceed it.
+    exclusive to that slot; CPUs must lie within what the node has counted to that GPU, now or
+    before another card came or went, and memory must not exceed it.
     """
     # Slots follow UUIDs: the control plane keeps a slot's number when cards come and go.
     slots = {slot.gpu_uuid: slot for slot in report.slots if slot.gpu_uuid is not None}
@@ -120,7 +123,7 @@ def verify_devices(task: VerifiedTask, report: TopologyReport, seen: Observation
                 RefusalCode.DEVICE_MISMATCH,
                 f"slot {wanted.slot_index}: this node does not have that GPU",
             )
-        problem = _devices_problem(wanted, own)
+        problem = _devices_problem(wanted, own, shares)
         if problem:
             raise TaskRefused(RefusalCode.DEVICE_MISMATCH, f"slot {wanted.slot_index}: {problem}")
     if task.envelope.kind in PROVISION_KINDS:
@@ -157,7 +160,7 @@ def _params(envelope: TaskEnvelope, raw: dict[str, Any]) -> TaskParams:
         raise TaskRefused(RefusalCode.SCHEMA_INVALID, str(error)) from error
 
 
-def _devices_problem(wanted: SlotDevices, own: CandidateSlot) -> str | None:
+def _devices_problem(wanted: SlotDevices, own: CandidateSlot, shares: Shares) -> str | None:
     own_nics = (own.nic, *own.extra_nics) if own.nic_mode is DeviceMode.EXCLUSIVE else ()
     own_nvmes = (own.nvme, *own.extra_nvmes) if own.nvme_mode is DeviceMode.EXCLUSIVE else ()
     if not set(wanted.all_nics()) <= set(own_nics):
@@ -166,16 +169,7 @@ def _devices_problem(wanted: SlotDevices, own: CandidateSlot) -> str | None:
         return "names an NVMe device that is not exclusively its own"
     if wanted.numa is not None and wanted.numa != own.numa:
         return "names another NUMA node"
-    if wanted.cpuset is not None:
-        try:
-            inside = own.cpuset is not None and parse_list(wanted.cpuset) <= parse_list(own.cpuset)
-        except ValueError:
-            inside = False
-        if not inside:
-            return "names CPUs that are not its own"
-    if wanted.memory_bytes is not None and wanted.memory_bytes > (own.memory_bytes or 2**60):
-        return "names more memory than it has"
-    return None
+    return shares.problem(wanted.gpu_uuid, own.numa, wanted.cpuset, wanted.memory_bytes) or None
 
 
 def _refuse_busy(

@@ -12,6 +12,7 @@ from nodeagent.protocol.burning import (
 from nodeagent.protocol.codec import (
     Message,
 )
+from nodeagent.protocol.cpus import cpu_list, cpu_numbers
 from nodeagent.protocol.errors import (
     WireError,
 )
@@ -233,6 +234,8 @@ __all__ = [
     "canonical_json",
     "check_bounds",
     "check_characters",
+    "cpu_list",
+    "cpu_numbers",
     "evidence_signing_bytes",
     "load_json",
     "params_sha256",

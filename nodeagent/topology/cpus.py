@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-MAX_CPUS = 16_384
+from nodeagent.protocol.cpus import MAX_CPUS, cpu_ranges
+
 _HEX_WORD = re.compile(r"(0[xX])?[0-9a-fA-F]{0,16}")
 
 CpuUnits = tuple[tuple[int, ...], ...]
@@ -35,34 +36,6 @@ def parse_mask(text: str | None) -> frozenset[int] | None:
     return frozenset(bit for bit in range(value.bit_length()) if value >> bit & 1)
 
 
-def ranges(cpus: Iterable[int]) -> list[tuple[int, int]]:
-    """Runs of consecutive CPU numbers as (first, last), ascending."""
-    runs: list[tuple[int, int]] = []
-    for cpu in sorted(cpus):
-        if runs and runs[-1][1] == cpu - 1:
-            runs[-1] = (runs[-1][0], cpu)
-        else:
-            runs.append((cpu, cpu))
-    return runs
-
-
-def format_list(cpus: Iterable[int]) -> str:
-    """The Linux list form, for example "0-23,48-71"; "" for no CPU."""
-    return ",".join(f"{a}-{b}" if a != b else f"{a}" for a, b in ranges(cpus))
-
-
-def parse_list(text: str) -> frozenset[int]:
-    """The CPUs of a Linux list. Raises ValueError when malformed."""
-    cpus: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        low, high = int(first), int(last or first)
-        if not 0 <= low <= high < MAX_CPUS:
-            raise ValueError("CPU range out of bounds")
-        cpus.update(range(low, high + 1))
-    return frozenset(cpus)
-
-
 def sibling_units(cpus: frozenset[int], cores: Sequence[frozenset[int]]) -> CpuUnits:
     """The CPUs as units that must not be split between tenants: the threads of one core.
 
@@ -73,7 +46,7 @@ def sibling_units(cpus: frozenset[int], cores: Sequence[frozenset[int]]) -> CpuU
     inside = sorted(tuple(sorted(core & cpus)) for core in cores if core & cpus)
     if inside and frozenset().union(*inside) == cpus and sum(map(len, inside)) == len(cpus):
         return tuple(inside)
-    runs = ranges(cpus)
+    runs = cpu_ranges(cpus)
     lengths = {last - first + 1 for first, last in runs}
     if len(runs) > 1 and len(lengths) == 1:
         return tuple(tuple(first + place for first, _ in runs) for place in range(lengths.pop()))

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from nodeagent.protocol import Gpu, NicKind, NumaNode, Nvme, NvSwitch, UuidSource
-from nodeagent.topology.cpus import format_list, parse_mask
+from nodeagent.protocol.cpus import cpu_list
+from nodeagent.topology.cpus import parse_mask
 from nodeagent.topology.hwloc_device import PciDevice, read_pci_device
 from nodeagent.topology.model import Draft, Topology, collapse_switches
 from nodeagent.topology.nvlink import RawLink, resolve_links
@@ -90,7 +91,7 @@ class _Importer:
         known = memory if memory is not None and 0 < memory < 2**60 else None
         if known is None:
             self.draft.find("numa_memory_unknown", f"the memory of NUMA node {number} is unknown")
-        cpuset = None if cpus is None else format_list(cpus)
+        cpuset = None if cpus is None else cpu_list(cpus)
         self.draft.numa[number] = NumaNode(number, cpuset, known)
 
     def _drop_overlaps(self) -> None:

@@ -8,7 +8,8 @@ empty or absent. A `nic` right below `cpu` is a network device outside the PCI t
 from __future__ import annotations
 
 from nodeagent.protocol import Gpu, Nic, NicKind, NumaNode, Nvme, NvSwitch, UuidSource
-from nodeagent.topology.cpus import format_list, parse_mask
+from nodeagent.protocol.cpus import cpu_list
+from nodeagent.topology.cpus import parse_mask
 from nodeagent.topology.errors import TopologyError
 from nodeagent.topology.model import Draft, Topology
 from nodeagent.topology.nvlink import RawLink, resolve_links
@@ -78,7 +79,7 @@ class _Importer:
     def _put_numa(self, number: int, mask: frozenset[int] | None) -> None:
         if mask is None:
             self.draft.find("cpuset_unknown", f"the CPUs of NUMA node {number} are unknown")
-        cpuset = None if mask is None else format_list(mask)
+        cpuset = None if mask is None else cpu_list(mask)
         self.draft.numa[number] = NumaNode(number, cpuset, None)
 
     def _numa_of(self, cpu: Element, only_cpu: bool) -> int | None:

@@ -21,7 +21,8 @@ from nodeagent.protocol import (
     TopologyReport,
     TopologySource,
 )
-from nodeagent.topology.cpus import divide, format_list, parse_list, sibling_units
+from nodeagent.protocol.cpus import cpu_list, cpu_set
+from nodeagent.topology.cpus import divide, sibling_units
 from nodeagent.topology.model import Topology
 from nodeagent.topology.pairing import Pairing, Share, pair
 
@@ -122,13 +123,13 @@ def _cpu_parts(
 ) -> list[str]:
     if node.cpuset is None:
         return []
-    cpus = parse_list(node.cpuset)
+    cpus = cpu_set(node.cpuset)
     divided = divide(sibling_units(cpus, topology.cores.get(node.id, ())), parts)
     if divided is None:
         detail = f"{len(cpus)} CPUs of NUMA node {node.id} cannot be divided among {parts} GPUs"
         findings.append(Finding("cpus_too_few", detail))
         return []
-    return [format_list(part) for part in divided]
+    return [cpu_list(part) for part in divided]
 
 
 def _pairing_findings(topology: Topology, nics: Pairing, nvmes: Pairing) -> list[Finding]:

@@ -34,6 +34,7 @@ from placement.node_tasks import TopologyReport, slot_bundle
 from placement.selectors.identity import HEALTH
 from placement.services.candidates import slot_fields
 from placement.services.counting import count_free
+from placement.services.division import as_approved
 from placement.services.fabric import fabric_take
 from placement.states import LIVE, SlotState
 
@@ -231,7 +232,7 @@ def accept(
 
 def _as_discovered(node: Node, slot: Slot) -> dict[str, Any]:
     """The fields of the slot as the last discovery has them; its number stays."""
-    report = TopologyReport.from_json(node.topology)
+    report, _ = as_approved(node, TopologyReport.from_json(node.topology))
     for candidate in report.slots:
         if candidate.gpu_uuid == slot.gpu_uuid:
             return slot_fields(candidate, slot.index, node.num)

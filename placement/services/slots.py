@@ -24,6 +24,7 @@ from placement.models.node import Intended
 from placement.node_tasks import TopologyReport
 from placement.services.candidates import beside, slot_fields
 from placement.services.capabilities import evidence_from_discovery
+from placement.services.division import as_approved
 from placement.services.identity import WATCH, identity_compare
 from placement.states import NodeState, SlotState
 
@@ -151,12 +152,14 @@ def slots_take(
 
     Slots follow the UUIDs of their GPUs and keep their numbers, whatever numbers a report has.
     Candidates follow the report. Approved slots stay as they are: a difference is kept under its
-    name for an operator to decide, and returned in words. ``again``: the report was taken before;
+    name for an operator to decide, and returned in words; what a discovery divides otherwise only
+    because other cards came or went is none. ``again``: the report was taken before;
     then it is no new evidence.
     """
     if not again:
         evidence_from_discovery(node, report.to_json(), actor=actor)
     elsewhere = _elsewhere(node, report)
+    report, left_out = as_approved(node, report)
     # A host that is only ever given as a whole hands no device to a machine.
     besides = {} if node.intended == Intended.BAREMETAL else beside(report)
     found = identity_compare(node, report, elsewhere=elsewhere, besides=besides, actor=actor)
@@ -182,6 +185,14 @@ def slots_take(
             )
             continue
         slot = known.get(uuid)
+        if uuid in left_out:
+            said.append(
+                f"slot {candidate.index}: approved slots have all CPUs or memory beside its GPU "
+                f"{uuid}; retire one of them, then discover again"
+            )
+            if slot is not None:
+                advance(slot, "retire", actor=actor, reason="nothing is left beside its GPU")
+            continue
         if slot is None:
             index = candidate.index if candidate.index not in taken else _free(taken)
             taken.add(index)

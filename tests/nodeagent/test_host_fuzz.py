@@ -37,6 +37,7 @@ from nodeagent.protocol import (
     params_sha256,
     task_signing_bytes,
 )
+from nodeagent.shares import Shares
 from nodeagent.signing import public_text, sign
 from nodeagent.verify import Facts, TaskRefused, verify_devices, verify_task
 from tests.nodeagent.conftest import Bench
@@ -59,6 +60,8 @@ class Gate:
         bench.control.add(TaskKind.BAREMETAL_PROVISION, bench.bare_provision())
         self.key = bench.control.key
         self.report = bench.backend.topology()
+        self.shares = Shares(journal.with_name("shares.json"))
+        self.shares.learn(self.report)
         self.good: list[dict[str, Any]] = [
             {"envelope": one.envelope, "params": one.params, "signature": one.signature}
             for one in bench.control.queue
@@ -75,7 +78,7 @@ class Gate:
         try:
             signed = SignedTask.from_json(task)
             verified = verify_task(signed, self.facts)
-            verify_devices(verified, self.report, NOTHING)
+            verify_devices(verified, self.report, NOTHING, self.shares)
         except (WireError, TaskRefused):
             return False
         return True

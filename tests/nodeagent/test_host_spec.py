@@ -23,8 +23,8 @@ from nodeagent.host.runtime.spec import (
     vm_uuid,
 )
 from nodeagent.protocol import DeviceMode, Nvme, SlotDevices, TopologyReport
+from nodeagent.protocol.cpus import cpu_set
 from nodeagent.simhost.hardware import HardwareConfig, create_host, read_hardware
-from nodeagent.topology.cpus import parse_list
 from tests.topologies import topology_file
 
 IMAGE = Image("ubuntu-24.04", disk=Path("/images/ubuntu.qcow2"))
@@ -114,14 +114,14 @@ def test_memory_and_cpus_stay_on_the_numa_nodes_of_their_slots(report: TopologyR
         f"hugetlbsize={GIB},host-nodes=0,policy=bind"
     )
     assert "host-nodes=1,policy=bind" in backends[1]
-    cpus = [len(parse_list(slot.cpuset or "")) for slot in slots]
+    cpus = [len(cpu_set(slot.cpuset or "")) for slot in slots]
     assert option(argv, "-numa") == [
         f"node,nodeid=0,cpus=0-{cpus[0] + cpus[1] - 1},memdev=ram0",
         f"node,nodeid=1,cpus={cpus[0] + cpus[1]}-{sum(cpus) - 1},memdev=ram1",
     ]
     pins = cpu_pins(spec)
     assert len(pins) == len(set(pins)) == sum(cpus)
-    assert set(pins[: cpus[0]]) == parse_list(slots[0].cpuset or "")
+    assert set(pins[: cpus[0]]) == cpu_set(slots[0].cpuset or "")
     assert option(argv, "-m") == [f"{sum(node.size_bytes for node in spec.nodes) >> 20}M"]
 
 

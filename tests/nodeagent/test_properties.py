@@ -30,7 +30,8 @@ from nodeagent.protocol import (
     parse_params,
     parse_result,
 )
-from nodeagent.topology.cpus import divide, format_list, parse_list, parse_mask, sibling_units
+from nodeagent.protocol.cpus import cpu_list, cpu_set
+from nodeagent.topology.cpus import divide, parse_mask, sibling_units
 from nodeagent.topology.errors import TopologyError
 from nodeagent.topology.load import load_topology
 from nodeagent.topology.slots import topology_report
@@ -134,7 +135,7 @@ def test_canonical_json_is_a_fixed_point(value: Any) -> None:
 @EXAMPLES
 @given(st.sets(st.integers(0, 600), max_size=200))
 def test_cpu_lists_and_masks_say_the_same(cpus: set[int]) -> None:
-    assert parse_list(format_list(cpus)) == cpus
+    assert cpu_set(cpu_list(cpus)) == cpus
     mask = sum(1 << cpu for cpu in cpus)
     words = [mask >> 32 * place & 0xFFFFFFFF for place in range(19)]
     text = ",".join(f"{word:08x}" for word in reversed(words))
@@ -207,11 +208,11 @@ def test_slots_of_any_host_are_a_fair_division(text: str) -> None:
         for device in filter(None, (slot.nic, slot.nvme, *slot.extra_nics)):
             assert numa_of[device] == slot.numa
     for node in report.numa:
-        taken = [parse_list(s.cpuset) for s in report.slots if s.numa == node.id and s.cpuset]
+        taken = [cpu_set(s.cpuset) for s in report.slots if s.numa == node.id and s.cpuset]
         union = frozenset[int]().union(*taken)
         assert sum(map(len, taken)) == len(union)
         if taken:
-            assert union == parse_list(node.cpuset or "")
+            assert union == cpu_set(node.cpuset or "")
 
 
 @EXAMPLES

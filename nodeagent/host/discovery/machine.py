@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.facts import Fact, absent, present, unknown
 from nodeagent.protocol import NumaNode
-from nodeagent.topology.cpus import format_list, parse_list
+from nodeagent.protocol.cpus import cpu_list, cpu_set
 from nodeagent.topology.model import Draft
 
 _NODE = re.compile(r"node(\d{1,4})")
@@ -42,7 +42,7 @@ def add_numa(tree: Tree, draft: Draft) -> Facts:
         if not memory:
             draft.find("numa_memory_unknown", f"the memory of NUMA node {number} is unknown")
         draft.numa[number] = NumaNode(
-            number, None if cpus is None else format_list(cpus), memory or None
+            number, None if cpus is None else cpu_list(cpus), memory or None
         )
         draft.cores[number] = tuple(core for core in cores if cpus and core <= cpus)
         facts[f"numa{number}_distances"] = _plain(tree.text(base / "distance"))
@@ -85,7 +85,7 @@ def _add_whole_machine(tree: Tree, draft: Draft) -> None:
     cpus = _cpus(tree.text(tree.path("sys/devices/system/cpu/online")))
     if cpus is None:
         draft.find("cpuset_unknown", "the CPUs of the machine are unknown")
-    cpuset = None if cpus is None else format_list(cpus)
+    cpuset = None if cpus is None else cpu_list(cpus)
     draft.numa[0] = NumaNode(0, cpuset, memory_total(tree))
     draft.cores[0] = tuple(core for core in _cores(tree) if cpus and core <= cpus)
 
@@ -107,7 +107,7 @@ def _cores(tree: Tree) -> Iterator[frozenset[int]]:
 
 def _cpus(text: Fact[str]) -> frozenset[int] | None:
     try:
-        return None if text.value is None else parse_list(text.value)
+        return None if text.value is None else cpu_set(text.value)
     except ValueError:
         return None
 

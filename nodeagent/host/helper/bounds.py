@@ -14,6 +14,7 @@ from nodeagent.protocol import (
     FailureCode,
     SlotDevices,
     TopologyReport,
+    cpu_numbers,
 )
 
 
@@ -92,6 +93,7 @@ class Bounds:
                     f"an earlier tenant's cleanup is not complete on slots {sorted(other.indexes)}",
                     retryable=False,
                 )
+        refuse_others_cpus(claim, slots, self._records.all())
         places = {slot.index for slot in self._report().slots if slot.gpu_uuid in gpus}
         for stray in self.strays({vm_name(claim)}):
             if places & set(stray.slots):
@@ -135,6 +137,17 @@ class Bounds:
                 "allocation_differs", "the machine has more slots than named", retryable=False
             )
         return mine
+
+
+def refuse_others_cpus(
+    claim: str, slots: tuple[SlotDevices, ...], tenancies: Collection[Tenancy]
+) -> None:
+    """No CPU that another claim's machine is pinned to. Raises BackendError."""
+    wanted = {cpu for slot in slots for cpu in cpu_numbers(slot.cpuset) or ()}
+    for other in tenancies:
+        theirs = {cpu for slot in other.slots for cpu in cpu_numbers(slot.cpuset) or ()}
+        if other.claim != claim and other.present and wanted & theirs:
+            raise BackendError("device_in_use", "a CPU has another machine", retryable=False)
 
 
 def refuse_different(mine: Tenancy, kind: str, slots: tuple[SlotDevices, ...]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nodeagent.host.config import HostConfig, Image, VmConfig
 from nodeagent.protocol import SlotDevices, TopologyReport
-from nodeagent.topology.cpus import parse_list
+from nodeagent.protocol.cpus import cpu_set
 
 # So that a machine's UUID says whose it is, on every host and after every restart.
 _NAMESPACE = uuid.UUID("6d3d9a3e-1c38-5f5e-9a07-3f3f2f7d5a11")
@@ -185,7 +185,7 @@ def _memory(
         size = (slot.memory_bytes - vm.overhead_bytes) // step * step
         if size <= 0:
             raise SpecError(f"slot {slot.slot_index} has no memory beyond the host's own share")
-        pins = tuple(sorted(parse_list(slot.cpuset)))
+        pins = tuple(sorted(cpu_set(slot.cpuset)))
         node = by_node.get(slot.numa, MemoryNode(slot.numa, 0, 0))
         by_node[slot.numa] = replace(
             node,
