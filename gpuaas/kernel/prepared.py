@@ -19,7 +19,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from gpuaas.kernel import scope
 
 Row = tuple[Any, ...]
-_KEPT = "cursor_of_prepared_statements"
+_KEPT = "cursors_of_prepared_statements"
 _PLACE = re.compile(r"%(?:\((?P<name>\w+)\)s|(?P<next>s)|(?P<sign>%))")
 
 
@@ -60,14 +60,15 @@ def rows(sql: LiteralString, params: Sequence[Any] | Mapping[str, Any]) -> list[
     scope.settle(database)
     database.validate_no_broken_transaction()
     with database.wrap_database_errors:
-        return _cursor_on(database.connection).execute(text, values, prepare=True).fetchall()
+        return _cursor_on(database.connection, text).execute(text, values, prepare=True).fetchall()
 
 
-def _cursor_on(direct: psycopg.Connection[Row]) -> psycopg.RawCursor[Row]:
-    """The one cursor for prepared statements on a connection: making one, and learning anew how
-    each type is written, costs as much as a short statement."""
-    kept = vars(direct)
-    cursor: psycopg.RawCursor[Row] | None = kept.get(_KEPT)
+def _cursor_on(direct: psycopg.Connection[Row], text: bytes) -> psycopg.RawCursor[Row]:
+    """A statement's own cursor on a connection. It keeps how each of its types is written and
+    read, as long as it is given the same statement; to learn that anew for each of fifty columns
+    costs as much as a short statement."""
+    kept: dict[bytes, psycopg.RawCursor[Row]] = vars(direct).setdefault(_KEPT, {})
+    cursor = kept.get(text)
     if cursor is None:
-        cursor = kept[_KEPT] = psycopg.RawCursor(direct)
+        cursor = kept[text] = psycopg.RawCursor(direct)
     return cursor
