@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from urllib.parse import parse_qsl, urlencode
 
 from django.http import HttpResponse
@@ -46,9 +47,7 @@ def answer(
     key = key_of(request, required=required)
     if not key:
         return produce()
-    fingerprint = idempotency.fingerprint_of(
-        request.method or "", _lasting_path(request), request._request.body
-    )
+    fingerprint = _fingerprint(request)
     principal = idempotency.principal_of(actor)
     with idempotency.guard(principal, key, fingerprint, whole=True) as use:
         if use.replay is not None:
@@ -64,6 +63,34 @@ def answer(
                 response.headers["Content-Type"] = headers["Content-Type"]
                 response.content = body
         return response
+
+
+def carried(
+    request: Request, actor: Actor, *, status: int, form: str, headers: Mapping[str, str]
+) -> idempotency.Carried:
+    """The request's key for the statement that is its whole effect, with the answer's JSON.
+
+    Raises IdempotencyKeyRequired and IdempotencyKeyMalformed.
+    """
+    return idempotency.Carried(
+        principal=idempotency.principal_of(actor),
+        key=key_of(request, required=True),
+        fingerprint=_fingerprint(request),
+        status=status,
+        headers={**headers, "Content-Type": JSONRenderer.media_type},
+        form=form,
+    )
+
+
+def carried_answer(kept: idempotency.Carried, at: datetime) -> HttpResponse:
+    """The answer that was kept at that time."""
+    return HttpResponse(kept.body(at), status=kept.status, headers=dict(kept.headers))
+
+
+def _fingerprint(request: Request) -> str:
+    return idempotency.fingerprint_of(
+        request.method or "", _lasting_path(request), request._request.body
+    )
 
 
 def _lasting_path(request: Request) -> str:

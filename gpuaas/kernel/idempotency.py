@@ -2,7 +2,8 @@
 
 The key's row is written first and commits with the effect, in one transaction: after any
 network error the same key tells what happened. A twin that comes meanwhile waits on the
-row itself, in the database, at most ``TWIN_WAIT_S``.
+row itself, in the database, at most ``TWIN_WAIT_S``. An effect that is one statement can take
+the key along (``Carried``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.db import OperationalError, transaction
 
@@ -24,6 +25,9 @@ from gpuaas.kernel.scope import platform_scope
 TWIN_WAIT_S = 2.0
 KEPT_S = 24 * 3600
 LOCK_NOT_AVAILABLE = "55P03"
+KEY_USED = "GP003"
+AT = "@at@"
+"""Stands in a carried answer for the time of the statement that carries it."""
 
 # One statement: a shorter patience, the row, and the patience that was, which comes back when
 # the insert is through, also when the key was there.
@@ -73,6 +77,57 @@ class Stored:
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+class KeyUsedError(Exception):
+    """The key that a statement carried was used before; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A key on its way with the one statement that is the whole effect, and with the answer that
+    is given if that succeeds. What refuses the key, refuses the effect."""
+
+    principal: str
+    key: str
+    fingerprint: str
+    status: int
+    headers: Mapping[str, str]
+    form: str
+    """The body as text, with ``AT`` where its time belongs."""
+
+    def values(self) -> list[str | None]:
+        """What the statement is given: see ``p_key`` of ``placement_commit``."""
+        said = clock.stand_in()
+        return [
+            self.principal,
+            self.key,
+            self.fingerprint,
+            str(self.status),
+            json.dumps(dict(self.headers)),
+            self.form,
+            said.isoformat() if said else None,
+            str(KEPT_S),
+            _patience(),
+        ]
+
+    def body(self, at: datetime) -> bytes:
+        """The answer, as it was kept by a statement of that time."""
+        told = at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return self.form.replace(AT, told).encode()
+
+
+def _patience() -> str:
+    """How long a twin is waited for, as the database takes it."""
+    return f"{int(TWIN_WAIT_S * 1000)}ms"
+
+
+def refuse_carried(code: str) -> None:
+    """Raise KeyUsedError or IdempotencyKeyInUse, where one of them is why nothing was written."""
+    if code == KEY_USED:
+        raise KeyUsedError
+    if code == LOCK_NOT_AVAILABLE:
+        raise IdempotencyKeyInUse
 
 
 class Guard:
@@ -163,7 +218,7 @@ def _insert(values: tuple[object, ...]) -> int | None:
     """The new row's id, or None when the key is there. Waits for an uncommitted twin; one that
     takes too long breaks the transaction, which the guard's error ends."""
     try:
-        found = prepared.rows(_CLAIM, (f"{int(TWIN_WAIT_S * 1000)}ms", *values))
+        found = prepared.rows(_CLAIM, (_patience(), *values))
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", None) == LOCK_NOT_AVAILABLE:
             raise IdempotencyKeyInUse from error

@@ -17,7 +17,8 @@ from admission.services.wishes import change_withdraw
 from admission.states import RequestState
 from gpuaas.kernel import errors, events, workflow
 from gpuaas.kernel.actor import Actor
-from gpuaas.kernel.errors import error_for
+from gpuaas.kernel.errors import ProductError, error_for
+from gpuaas.kernel.idempotency import Carried, IdempotencyKeyInUse, KeyUsedError
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.kernel.transitions import advance
@@ -35,6 +36,7 @@ from placement.services.engine import (
     group_plan,
     no_capacity_for,
     options_for,
+    place_carrying,
     place_group,
     place_one,
 )
@@ -142,6 +144,38 @@ def allocation_request(
     generation and the envelope again under their locks.
     """
     return ask_place(Ask(tenant_id, project_id, order), actor=actor)
+
+
+def allocation_at_once(
+    *,
+    tenant_id: UUID,
+    project_id: UUID,
+    order: AllocationOrder,
+    actor: Actor,
+    carried: Callable[[UUID, UUID], Carried],
+) -> tuple[Carried, datetime] | None:
+    """Place an order that nothing stands against, its idempotency key with it, in one statement.
+
+    ``carried`` makes the key with its answer from the ids of the run and the allocation; it comes
+    back with the time of the statement. None says that nothing was written, and that
+    ``allocation_request`` is to be asked, under the key's guard: for a refusal, a wait, a warning,
+    a key that was used, a lost race. Raises IdempotencyKeyInUse.
+    """
+    ask = Ask(tenant_id, project_id, order)
+    try:
+        met = look(ask)
+        if met is None or met.queue_waits or met.usage is not None:
+            return None
+        item = requests.item_of(ask, met, actor=actor)
+        if item.verdict.refusal is not None:
+            return None
+        key = carried(item.run_id, item.allocation_id)
+        placed = place_carrying(item, key)
+    except IdempotencyKeyInUse:
+        raise
+    except (KeyUsedError, ProductError):
+        return None
+    return (key, placed.at) if placed is not None else None
 
 
 def ask_place(ask: Ask, *, actor: Actor, intent: Callable[[Item], None] | None = None) -> Ticket:

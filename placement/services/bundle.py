@@ -13,7 +13,7 @@ from django.db import transaction
 
 from admission.domain.decide import Facts, Verdict
 from admission.snapshots import Authority
-from gpuaas.kernel import events, ids, prepared, workflow
+from gpuaas.kernel import events, idempotency, ids, prepared, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ConcurrentUpdate
 from gpuaas.kernel.models import RunState, WorkflowRun
@@ -35,7 +35,7 @@ ADMITTED, PLACED = "admission.admissionrequest.admit", "placement.allocation.pla
 _COMMIT: Final = (
     "SELECT item, num, mask, refused, tenant, statement_timestamp() FROM placement_commit("
     "%s::jsonb, %s::int[], %s::int[], %s::bigint[], %s::bigint[], %s::jsonb, %s::jsonb, %s, "
-    "%s::jsonb)"
+    "%s::jsonb, %s::text[])"
 )
 SET_FOR_OPERATORS = ("part", "runner_up")
 """Of how close a set came: what names parts of the fleet."""
@@ -211,24 +211,31 @@ def _part_row(part: Part) -> dict[str, Any]:
 def run_begun(item: Item, at: datetime) -> WorkflowRun:
     """The run of an item that was placed at that time and had not waited, as the commit wrote it:
     nobody needs to read it back."""
-    return WorkflowRun(
+    return run_as_begun(
         id=item.run_id,
-        kind=RUN_KIND,
         tenant_id=item.authority.tenant_id,
-        subject_kind="placement.allocation",
         subject_id=item.allocation_id,
-        state=RunState.RUNNING,
-        step=RUN_STEP,
-        attempt=1,
-        steps=_steps(),
         input={"task": str(item.task_id)},
         actor=item.actor.as_json(),
         correlation=item.actor.request_id,
         due_at=at + timedelta(seconds=PROVISION_S),
         deadline_at=at + timedelta(seconds=RUN_S),
-        lease_epoch=0,
         created_at=at,
         updated_at=at,
+    )
+
+
+def run_as_begun(**own: Any) -> WorkflowRun:
+    """A run that makes an allocation as the commit writes it, with what is its own."""
+    return WorkflowRun(
+        kind=RUN_KIND,
+        subject_kind="placement.allocation",
+        state=RunState.RUNNING,
+        step=RUN_STEP,
+        attempt=1,
+        steps=_steps(),
+        lease_epoch=0,
+        **own,
     )
 
 
@@ -237,6 +244,7 @@ def _steps() -> list[dict[str, Any]]:
 
 
 def _raise(code: str, tenant: str) -> NoReturn:
+    idempotency.refuse_carried(code)
     if code == "GP002":
         raise ConcurrentUpdate("A queued request left the queue meanwhile.")
     refusal = QUOTA_REFUSALS.get(code, EnvelopeExceeded)
@@ -244,13 +252,18 @@ def _raise(code: str, tenant: str) -> NoReturn:
 
 
 def commit(
-    planned: Iterable[tuple[Item, Sequence[Option]]], *, skip_locked: bool
+    planned: Iterable[tuple[Item, Sequence[Option]]],
+    *,
+    skip_locked: bool,
+    carried: idempotency.Carried | None = None,
 ) -> dict[int, tuple[int, int, datetime]]:
     """Write the placements that still hold: item position → (node number, slot mask, when).
 
     One round trip, at most once in a transaction (of its own unless the caller has one).
     Raises the quota's refusal (with the tenant's id in its facts) or ConcurrentUpdate when the
     batch as a whole could not be written; then nothing was, and the transaction goes on.
+    A key that is ``carried`` is used up if, and only if, something is written: raises
+    KeyUsedError or IdempotencyKeyInUse when it cannot be.
     """
     rows, places, parts = [], [], []
     for i, (item, options) in enumerate(planned):
@@ -267,6 +280,7 @@ def commit(
             as_json(heard),
             skip_locked,
             as_json(parts) if any(parts) else None,
+            carried.values() if carried is not None else None,
         ),
     )
     for _, _, _, code, tenant, _ in written:

@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db import transaction
 
 from gpuaas.kernel.errors import ProductError
+from gpuaas.kernel.idempotency import Carried
 from placement.domain.fit import Board, Option, Place, Want, rank, taken
 from placement.domain.reasons import KEPT, SIBLINGS
 from placement.domain.sets import NoPlan
@@ -81,6 +82,29 @@ def place_one(item: Item, *, ahead: Sequence[Item] = ()) -> Result:
         return _place_locked(item, where, ahead)
     except ProductError as error:
         return Unplaced(error)
+
+
+def place_carrying(item: Item, carried: Carried) -> Placed | None:
+    """Place one item for whom nobody waits, and use up the key with it; or write nothing.
+
+    None says that it takes more than these looks: a reason, or a lock.
+    Raises what ``commit`` raises.
+    """
+    where = item.where
+    if where is None or not _let_in(item):
+        return None
+    for attempt in range(LOOKS):
+        limit = ALTERNATIVES * (attempt + 1)
+        if attempt:
+            options = _options(item, where, {}, frozenset(), limit=limit)
+        else:
+            options = options_for(item, where, limit=limit)
+        if not options:
+            return None
+        done = commit([(item, options)], skip_locked=True, carried=carried)
+        if 0 in done:
+            return Placed(*done[0], options=tuple(options))
+    return None
 
 
 def options_for(item: Item, where: Target, *, limit: int) -> list[Option]:

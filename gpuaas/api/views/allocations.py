@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from admission.domain.outcome import outcome_of
-from gpuaas.api import conditional, examples, parking
+from gpuaas.api import conditional, examples, idempotent, parking
 from gpuaas.api.base import ProductView, TenantView
 from gpuaas.api.fields import Paged
 from gpuaas.api.pagination import cursor_at, is_id, limit_of, page, position_of
+from gpuaas.api.parsing import StrictJSONParser, loads
 from gpuaas.api.serializers import allocations as wire
 from gpuaas.api.serializers.common import ExplanationOut, Timeline, page_of
-from gpuaas.api.views.operations import answered_when_done, operation_response
+from gpuaas.api.views.operations import (
+    POLL_AFTER_S,
+    answered_when_done,
+    begun_form,
+    location,
+    operation_response,
+)
 from gpuaas.api.views.projects import project_named
+from gpuaas.kernel import idempotency
 from gpuaas.kernel.errors import NotFound, ProductError, catalogue
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.scope import platform_scope
@@ -30,6 +40,7 @@ from placement.selectors.occupants import ends_at_of
 from placement.services import allocations as service
 
 FILTERS = {"state": "state__in", "sku": "sku__name", "name": "name", "q": "name__icontains"}
+JSON = StrictJSONParser.media_type
 
 
 def allocations_of(view: ProductView) -> QuerySet[Allocation]:
@@ -181,6 +192,47 @@ class ProjectAllocations(TenantView):
     def needs_key(self, request: Request) -> bool:
         """A creation must be safe to repeat; a dry run is, by itself."""
         return "dry_run" not in request.query_params
+
+    def run(
+        self, handler: Callable[..., HttpResponseBase], request: Request, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
+        """An order that nothing stands against is one statement; all else goes the long way."""
+        if request.method == "POST" and not request._request.META.get("QUERY_STRING"):
+            at_once = self._at_once(request, kwargs["project"])
+            if at_once is not None:
+                return at_once
+        return super().run(handler, request, *args, **kwargs)
+
+    def _at_once(self, request: Request, project: str) -> HttpResponse | None:
+        """The answer to an order that was placed with its key, or None: nothing is written then,
+        and whatever is to be said against it, the long way says."""
+        actor, project_id = self.actor, is_id(project)
+        if actor.tenant_id is None or project_id is None or request.content_type != JSON:
+            return None
+        tenant_id = actor.tenant_id
+        try:
+            given = wire.OrderIn.read(loads(request._request.body))
+        except ProductError:
+            return None
+
+        def carried(run_id: UUID, allocation_id: UUID) -> idempotency.Carried:
+            form = begun_form(
+                run_id=run_id,
+                allocation_id=allocation_id,
+                tenant_id=tenant_id,
+                request_id=actor.request_id,
+            )
+            headers = {"Location": location(run_id), "Retry-After": str(POLL_AFTER_S)}
+            return idempotent.carried(request, actor, status=202, form=form, headers=headers)
+
+        done = service.allocation_at_once(
+            tenant_id=tenant_id,
+            project_id=project_id,
+            order=order_of(given),
+            actor=actor,
+            carried=carried,
+        )
+        return idempotent.carried_answer(*done) if done is not None else None
 
     @extend_schema(
         operation_id="project_allocation_list",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -19,8 +22,10 @@ from gpuaas.api.serializers import allocations as wire
 from gpuaas.api.serializers.common import page_of
 from gpuaas.kernel import told, workflow
 from gpuaas.kernel.errors import NotFound, catalogue
+from gpuaas.kernel.idempotency import AT
 from gpuaas.kernel.models import RunState, WorkflowRun
 from gpuaas.kernel.models.work import ENDED
+from placement.services.bundle import run_as_begun
 
 POLL_AFTER_S = 2
 _UNDERWAY = {str(RunState.COMPENSATING): "running"}
@@ -59,6 +64,29 @@ def operation_shown(run: WorkflowRun, *, operator: bool) -> dict[str, Any]:
         "ended_at": moment(run.ended_at),
         "cancellable": not done and run.state != RunState.COMPENSATING,
     }
+
+
+def begun_form(*, run_id: UUID, allocation_id: UUID, tenant_id: UUID, request_id: str) -> str:
+    """What ``operation_response`` says of a run that has just begun to make an allocation, before
+    it is written: as JSON, with ``AT`` for the time. ``request_id`` is one that needs no quoting,
+    as those of the middleware. Nearly every creation is answered with it."""
+    return (
+        _form_of_begun()
+        .replace("@run@", str(run_id))
+        .replace("@allocation@", str(allocation_id))
+        .replace("@tenant@", str(tenant_id))
+        .replace("@request@", request_id)
+    )
+
+
+@cache
+def _form_of_begun() -> str:
+    """The same with words for what differs from one to the next."""
+    epoch = datetime.fromtimestamp(0, UTC)
+    shown = operation_shown(run_as_begun(created_at=epoch, updated_at=epoch), operator=False)
+    shown |= {"id": "@run@", "tenant": "@tenant@", "created_at": AT, "updated_at": AT}
+    shown["target"]["id"], shown["metadata"]["request_id"] = "@allocation@", "@request@"
+    return JSONRenderer().render(shown).decode()
 
 
 def _message(run: WorkflowRun, message: str, step: dict[str, Any], operator: bool) -> str:
@@ -166,10 +194,15 @@ class OperationDetail(TenantView):
 
 def operation_response(run: WorkflowRun, *, operator: bool, status: int = 200) -> Response:
     """The answer that shows an operation, with where it is and when to look again."""
-    headers = {"Location": f"/api/v1/operations/{run.pk}"} if status == 202 else {}
+    headers = {"Location": location(run.pk)} if status == 202 else {}
     if run.state not in ENDED:
         headers["Retry-After"] = str(POLL_AFTER_S)
     return Response(operation_shown(run, operator=operator), status=status, headers=headers)
+
+
+def location(run_id: UUID) -> str:
+    """Where an operation is told."""
+    return f"/api/v1/operations/{run_id}"
 
 
 def answered_when_done(
