@@ -8,16 +8,20 @@ set up for it: it goes straight to its view, with the same headers of protection
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from django.core.handlers.base import BaseHandler
 from django.core.handlers.exception import convert_exception_to_response
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.urls import ResolverMatch, URLResolver, get_resolver
 
 PROGRAMS: Final = "/api/v1/"
 DOORS: Final = ("/api/v1/auth/", "/api/v1/signup")
 """Where somebody becomes somebody: what watches sign-ins watches here too."""
 FACTOR: Final = "HTTP_GPUAAS_SECOND_FACTOR"
+KEPT_LENGTH: Final = 200
+"""The longest address whose view is remembered."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Frame-Options": "DENY",
@@ -36,6 +40,12 @@ def straight(request: HttpRequest) -> bool:
     )
 
 
+@lru_cache(maxsize=512)
+def _match(resolver: URLResolver, path: str) -> ResolverMatch:
+    """Looked for once: there are many patterns to hold an address against."""
+    return resolver.resolve(path)
+
+
 class _Views(BaseHandler):
     """Django's way from a request to its view, with nothing between."""
 
@@ -43,6 +53,13 @@ class _Views(BaseHandler):
         self._view_middleware: list[Any] = []
         self._template_response_middleware: list[Any] = []
         self._exception_middleware: list[Any] = []
+
+    def resolve_request(self, request: HttpRequest) -> ResolverMatch:
+        """The view of an address. Programs ask the same few again and again."""
+        path, resolver = request.path_info, get_resolver()
+        find = _match if len(path) <= KEPT_LENGTH else _match.__wrapped__
+        match = request.resolver_match = find(resolver, path)
+        return match
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         """The view's answer. Raises DisallowedHost, and what the view raises."""

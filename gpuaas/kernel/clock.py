@@ -58,6 +58,12 @@ def now() -> datetime:
     return _clock.now()
 
 
+def epoch_ns() -> int:
+    """The process's time in nanoseconds since 1970, for identifiers."""
+    said = stand_in()
+    return time.time_ns() if said is None else int(said.timestamp() * 1_000_000_000)
+
+
 def monotonic() -> float:
     """Seconds for measuring a duration inside this process."""
     return _clock.monotonic()

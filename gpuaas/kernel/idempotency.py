@@ -96,20 +96,22 @@ class Carried:
     form: str
     """The body as text, with ``AT`` where its time belongs."""
 
-    def values(self) -> list[str | None]:
+    def as_json(self) -> str:
         """What the statement is given: see ``p_key`` of ``placement_commit``."""
         said = clock.stand_in()
-        return [
-            self.principal,
-            self.key,
-            self.fingerprint,
-            str(self.status),
-            json.dumps(dict(self.headers)),
-            self.form,
-            said.isoformat() if said else None,
-            str(KEPT_S),
-            _patience(),
-        ]
+        return json.dumps(
+            [
+                self.principal,
+                self.key,
+                self.fingerprint,
+                self.status,
+                dict(self.headers),
+                self.form,
+                said.isoformat() if said else None,
+                KEPT_S,
+                _patience(),
+            ]
+        )
 
     def body(self, at: datetime) -> bytes:
         """The answer, as it was kept by a statement of that time."""

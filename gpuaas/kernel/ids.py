@@ -21,7 +21,7 @@ _last = 0
 def _uuid7() -> uuid.UUID:
     """A UUIDv7 whose 12 sub-millisecond bits keep ids of one process in order."""
     global _last
-    nanos = int(clock.now().timestamp() * 1_000_000_000)
+    nanos = clock.epoch_ns()
     millis, rest = divmod(nanos, 1_000_000)
     stamp = (millis << 12) | (rest * 4096 // 1_000_000)
     with _lock:

@@ -28,6 +28,6 @@ class Migration(migrations.Migration):
         # Code that knows no key calls it with nine values still.
         migrations.RunSQL(
             _DROP.format(more="") + (SQL / "commit_v5.sql").read_text(encoding="utf-8"),
-            _DROP.format(more=", text[]") + _former(),
+            _DROP.format(more=", jsonb") + _former(),
         ),
     ]

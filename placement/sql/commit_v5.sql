@@ -29,7 +29,7 @@
 CREATE FUNCTION placement_commit(
     p_items jsonb, p_item int[], p_num int[], p_generation bigint[], p_mask bigint[],
     p_steps jsonb, p_heard jsonb, p_skip boolean, p_parts jsonb DEFAULT NULL,
-    p_key text[] DEFAULT NULL)
+    p_key jsonb DEFAULT NULL)
 RETURNS TABLE (item integer, num integer, mask bigint, refused text, tenant text)
 LANGUAGE plpgsql SET plan_cache_mode = 'force_generic_plan' AS $$
 #variable_conflict use_column
@@ -43,13 +43,14 @@ DECLARE
 BEGIN
     IF p_key IS NOT NULL THEN
         v_key_waits := true;
-        PERFORM set_config('lock_timeout', p_key[9], true);
+        PERFORM set_config('lock_timeout', p_key ->> 8, true);
         INSERT INTO kernel_idempotencykey (
                principal, key, fingerprint, status, headers, body, expires_at)
-        VALUES (p_key[1], p_key[2], p_key[3], p_key[4]::smallint, p_key[5]::jsonb,
-                convert_to(replace(p_key[6], '@at@', to_char(
+        VALUES (p_key ->> 0, p_key ->> 1, p_key ->> 2, (p_key ->> 3)::smallint, p_key -> 4,
+                convert_to(replace(p_key ->> 5, '@at@', to_char(
                     v_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), 'UTF8'),
-                coalesce(p_key[7]::timestamptz, v_at) + make_interval(secs => p_key[8]::float8))
+                coalesce((p_key ->> 6)::timestamptz, v_at)
+                + make_interval(secs => (p_key ->> 7)::float8))
         ON CONFLICT (principal, key) DO NOTHING;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'the key was used' USING ERRCODE = 'GP003';

@@ -6,6 +6,7 @@ import hmac
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -23,10 +24,16 @@ from tenants.services.tenancy import checked_name
 PEPPER_ID = "v1"
 MAX_TOKEN_DAYS = 365
 LAST_USED_RESOLUTION = timedelta(minutes=5)
+_RESOLUTION = f"{LAST_USED_RESOLUTION.total_seconds():.0f} s"
 
 
 def _pepper() -> bytes:
-    return hmac.new(settings.SECRET_KEY.encode(), b"gpuaas.api-token.v1", "sha256").digest()
+    return _pepper_of(settings.SECRET_KEY)
+
+
+@lru_cache(maxsize=1)
+def _pepper_of(secret: str) -> bytes:
+    return hmac.new(secret.encode(), b"gpuaas.api-token.v1", "sha256").digest()
 
 
 def role_in(*, user_id: UUID, tenant_id: UUID) -> str:
@@ -162,7 +169,7 @@ def token_authenticate(text: str, *, request_id: str = "") -> Actor | None:
     parsed = tokens.parse(text)
     if parsed is None:
         return None
-    found = prepared.rows(_TOKEN, (clock.stand_in(), parsed.key))
+    found = prepared.rows(_TOKEN, (_RESOLUTION, clock.stand_in(), parsed.key))
     if not found:
         return None
     row = _Token(*found[0])
@@ -171,8 +178,8 @@ def token_authenticate(text: str, *, request_id: str = "") -> Actor | None:
     holder = _holder_of(row)
     if holder is None:
         return None
-    if row.last_used_at is None or row.now - row.last_used_at > LAST_USED_RESOLUTION:
-        ApiToken.objects.filter(pk=row.id).update(last_used_at=row.now)
+    if row.used_at is not None:
+        ApiToken.objects.filter(pk=row.id).update(last_used_at=row.used_at)
     name, role, operator, operator_role = holder
     return Actor(
         kind="token",
@@ -188,8 +195,9 @@ def token_authenticate(text: str, *, request_id: str = "") -> Actor | None:
 
 
 _TOKEN = """
-SELECT token.id, token.tenant_id, token.name, token.digest, token.scopes, token.last_used_at,
-       asked.now, account.id, account.name, account.role, account.tenant_id, account.disabled_at,
+SELECT token.id, token.tenant_id, token.name, token.digest, token.scopes,
+       CASE WHEN token.last_used_at + %s::interval < asked.now IS NOT FALSE THEN asked.now END,
+       account.id, account.name, account.role, account.tenant_id, account.disabled_at,
        person.email, person.is_active, person.is_staff, person.operator_role, member.role
   FROM (SELECT coalesce(%s::timestamptz, clock_timestamp()) AS now) asked
   JOIN tenants_apitoken token
@@ -209,8 +217,8 @@ class _Token(NamedTuple):
     name: str
     digest: bytes
     scopes: list[str]
-    last_used_at: datetime | None
-    now: datetime
+    used_at: datetime | None
+    """When it is to be said to have been used; None while what is said is not old."""
     account_id: UUID | None
     account_name: str
     account_role: str
