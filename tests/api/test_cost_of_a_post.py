@@ -47,7 +47,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def spy(self: Any, query: Any, *args: Any, **kwargs: Any) -> Any:
         text = query.decode() if isinstance(query, bytes) else str(query)
-        asked.append(" ".join(text.split())[:90])
+        asked.append(" ".join(text.split())[:160])
         return real(self, query, *args, **kwargs)
 
     monkeypatch.setattr(psycopg.Cursor, "execute", spy)
