@@ -12,9 +12,9 @@ from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.transitions import advance
 from placement.errors import NotBlocked
-from placement.models import Allocation, Claim, ClaimDevice, NodeTask
-from placement.services.nodes import locked, need_reason, recount
-from placement.services.releases import RELEASE_S, Leaving, releases_begin
+from placement.models import Allocation, Claim, ClaimDevice, Node, NodeTask
+from placement.services.nodes import locked, need_reason, recount, refold
+from placement.services.releases import RELEASE_S, Leaving, allocation_end, releases_begin
 from placement.states import LIVE, AllocationState, ClaimState, TaskState
 from tenants.services.tenancy import quota_return
 
@@ -122,23 +122,23 @@ def claim_finish(claim: Claim, *, actor: Actor, reason: str) -> None:
 
 @transaction.atomic
 def release_finish(*, allocation_id: UUID, actor: Actor, reason: str = "") -> Allocation:
-    """End the claims, whose proofs are complete or overridden, and free the capacity."""
-    row = locked_allocation(allocation_id)
-    if row.state == AllocationState.RELEASED:
-        return row
-    claims = live_claims(row)
-    for claim in claims:
-        claim_finish(claim, actor=actor, reason=reason)
-    row = advance(
-        row,
-        "finish",
-        actor=actor,
-        reason=reason,
-        changes={"released_at": clock.db_now(), "connection": None},
-    )
-    recount(locked(row.node_id))
-    _give_back(claims, row)
-    return row
+    """End the claims, whose proofs are complete or overridden, and free the capacity.
+
+    One statement ends them and counts anew; what was charged is given back last. Repeating it
+    is one. Raises NotFound, or TransitionRefused from where it cannot end.
+    """
+    end = allocation_end(allocation_id, actor, reason)
+    if end.ended:
+        refold(Node.objects.get(pk=end.node_id))
+        if end.amounts:
+            quota_return(tenant_id=end.tenant_id, amounts=end.amounts, project_id=end.project_id)
+    elif end.was != AllocationState.RELEASED:
+        raise errors.TransitionRefused(
+            f"The allocation is {end.was}; it cannot end from there, or a claim of it cannot.",
+            state=end.was,
+            edge="finish",
+        )
+    return Allocation.objects.get(pk=allocation_id)
 
 
 @transaction.atomic

@@ -55,6 +55,18 @@ def suspended_release(tenant_id: UUID) -> int:
     )
 
 
+def suspensions_sweep() -> int:
+    """Release what suspended tenants still hold whose policy it is: what an event could not."""
+    # Each batch is a transaction of its own: one that cannot be given back keeps no other.
+    return sweeping.each("placement.suspensions", _suspended, suspended_release, at_once=False)
+
+
+def _suspended(resting: Collection[UUID]) -> list[UUID]:
+    rows = Tenant.objects.filter(state=TenantState.SUSPENDED, suspension="release")
+    held = rows.filter(allocations__state__in=STANDING).exclude(pk__in=resting)
+    return list(held.distinct().values_list("pk", flat=True))
+
+
 def deleting_release(tenant_id: UUID) -> int:
     """Take a deleting tenant's requests out of the queue and release what it holds."""
     tenant = Tenant.objects.get(pk=tenant_id)
@@ -104,7 +116,7 @@ def excess_drain(tenant_id: UUID, class_id: UUID) -> int:
 
 def deletions_sweep() -> int:
     """Bring every deleting tenant on: release what is left, and end those that hold nothing."""
-    # Each release is a transaction: the nodes of many are never locked by one.
+    # Each batch of releases is a transaction of its own: few nodes are locked by one.
     return sweeping.each("placement.deletions", _deleting, _bring_on, at_once=False)
 
 

@@ -1,4 +1,4 @@
-"""How do allocations begin to be given back, one or many together, in one statement?"""
+"""How do allocations begin to be given back, one or many together, and end, in one statement?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, connection, transaction
 
-from gpuaas.kernel import clock, events, ids, prepared, told, workflow
+from gpuaas.kernel import clock, errors, events, ids, prepared, told, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.hub import CHANNEL
 from gpuaas.kernel.lifecycle import Lifecycle
@@ -39,6 +39,13 @@ UIDS: Final = 3
 _RELEASE: Final = (
     "SELECT i, run, begun, cancelled FROM placement_release("
     "%s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::timestamptz)"
+)
+
+
+ENDS: Final = ("placement.claim.finish", "placement.allocation.finish")
+_FINISH: Final = (
+    "SELECT was, ended, node, tenant, project, classes, amounts FROM placement_finish("
+    "%s, %s::jsonb, %s::jsonb, %s, %s, %s::uuid[], %s::jsonb, %s::timestamptz)"
 )
 
 
@@ -73,6 +80,19 @@ class Left:
         return WorkflowRun.objects.get(pk=self.run_id)
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """What came of ending an allocation: the state it was in, and what was charged for it."""
+
+    was: str
+    ended: bool
+    node_id: UUID
+    tenant_id: UUID
+    project_id: UUID
+    amounts: dict[UUID, int]
+    """Milli-units by resource class, of the claims that were the tenant's."""
+
+
 def _move(table: Lifecycle, edge: str) -> dict[str, Any]:
     pulled = table.edges[edge]
     return {
@@ -94,7 +114,18 @@ def moves() -> dict[str, Any]:
     }
 
 
+def end_moves() -> dict[str, Any]:
+    """The edges that an end pulls, and whose claims are charged."""
+    return {
+        "allocation": _move(ALLOCATION, "finish"),
+        "claim": _move(CLAIM, "finish"),
+        "live": LIVE,
+        "charged": "tenant",
+    }
+
+
 _MOVES: Final = as_json(moves())
+_END_MOVES: Final = as_json(end_moves())
 
 
 def _terms() -> str:
@@ -158,6 +189,34 @@ def releases_begin(leaving: Sequence[Leaving]) -> list[Left]:
             if any(heard.values()):
                 transaction.on_commit(events.wake_outbox)
     return [Left(leaving[i].allocation_id, run, begun) for i, run, begun, _ in sorted(answer)]
+
+
+def allocation_end(allocation_id: UUID, actor: Actor, reason: str) -> End:
+    """End an allocation's claims and itself, and count its node anew, in the caller's transaction.
+
+    Nothing is written where it is in no state to end from. What was charged is not given back
+    here. Raises NotFound.
+    """
+    heard = {kind: events.subscribers_of(kind) for kind in ENDS}
+    answer = prepared.rows(
+        _FINISH,
+        (
+            allocation_id,
+            _END_MOVES,
+            as_json(actor.as_json()),
+            reason,
+            actor.request_id,
+            [ids.new_id() for _ in range(UIDS)],
+            as_json(heard),
+            clock.stand_in(),
+        ),
+    )
+    for was, ended, node, tenant, project, classes, amounts in answer:
+        if ended and any(heard.values()):
+            transaction.on_commit(events.wake_outbox)
+        charged = dict(zip(classes or (), amounts or (), strict=True))
+        return End(was, ended, node, tenant, project, charged)
+    raise errors.NotFound
 
 
 def releases_each(leaving: Iterable[Leaving]) -> int:

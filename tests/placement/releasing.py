@@ -10,13 +10,16 @@ from uuid import UUID
 from django.db import models
 
 from gpuaas.kernel import clock, ids, told, workflow
+from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import Delivery, Event, WorkflowRun
 from gpuaas.kernel.transitions import advance
 from placement.models import Allocation, Claim, ClaimDevice, Node, NodeTask
 from placement.services.allocations import allocation_release
+from placement.services.nodes import locked, recount
 from placement.services.releases import MAKING, RELEASE_S, Leaving
 from placement.states import LIVE, AllocationState, ClaimState, Outcome, TaskState
 from tenants.models import ProjectQuota, QuotaCounter
+from tenants.services.tenancy import quota_return
 from tests.builders import OPERATOR, Host, TenantWorld, drive_all
 
 BEGUN = (AllocationState.RELEASING, AllocationState.CLEANUP_BLOCKED, AllocationState.RELEASED)
@@ -73,6 +76,25 @@ def by_the_book(one: Leaving) -> UUID:
         if claim.state in (ClaimState.RESERVED, ClaimState.ACTIVE):
             advance(claim, "release", actor=one.actor)
     return run_id
+
+
+def ended_by_the_book(allocation_id: UUID, actor: Actor, reason: str) -> None:
+    """End one allocation with a statement for each thing."""
+    row = Allocation.objects.get(pk=allocation_id)
+    node = locked(row.node_id)
+    amounts: dict[UUID, int] = {}
+    for claim in row.claims.filter(state__in=LIVE).order_by("slot_index"):
+        ended = {"ended_at": clock.db_now()}
+        advance(claim, "finish", actor=actor, reason=reason, changes=ended)
+        claim.devices.update(live=False)
+        if claim.holder == "tenant":
+            so_far = amounts.get(claim.resource_class_id, 0)
+            amounts[claim.resource_class_id] = so_far + claim.amount_milli
+    over = {"released_at": clock.db_now(), "connection": None}
+    advance(row, "finish", actor=actor, reason=reason, changes=over)
+    recount(node)
+    if amounts:
+        quota_return(tenant_id=row.tenant_id, amounts=amounts, project_id=row.project_id)
 
 
 def _task(row: Allocation, run_id: UUID) -> NodeTask:

@@ -18,13 +18,14 @@ from django.db import DatabaseError, transaction
 from gpuaas.kernel import clock, events, ids, nudges, workflow
 from gpuaas.kernel.errors import NotFound
 from gpuaas.kernel.lifecycle import Lifecycle
-from gpuaas.kernel.models import Event, WorkflowRun
+from gpuaas.kernel.models import Event, SweepFault, WorkflowRun
 from gpuaas.kernel.models.work import RUN, RunState
 from gpuaas.kernel.scope import tenant_scope
 from gpuaas.kernel.tasks import drive_run
 from placement.models import Allocation, Claim, NodeTask
 from placement.services import releases
 from placement.services.allocations import allocation_release, allocations_release, leaving
+from placement.services.endings import suspensions_sweep
 from placement.services.projections import projections_refresh
 from placement.services.releases import Leaving, moves, releases_begin, releases_each
 from placement.states import (
@@ -37,7 +38,7 @@ from placement.states import (
     Outcome,
     TaskState,
 )
-from tenants.models import QuotaCounter
+from tenants.models import QuotaCounter, Tenant
 from tests.builders import (
     BOTH_KINDS,
     OPERATOR,
@@ -299,6 +300,19 @@ def test_one_that_breaks_in_a_batch_leaves_all_as_they_were_or_is_left_alone(
     assert f"allocation {made[2]} could not be released" in caplog.text
     host.work()
     assert Claim.objects.filter(state__in=LIVE).count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lease_that_cannot_be_given_back_keeps_none_of_a_suspended_tenants_others(
+    acme: TenantWorld,
+) -> None:
+    a_host()
+    made = [one for _ in range(3) if (one := acme.order().allocation_id) is not None]
+    never_given(made[1])
+    Tenant.objects.filter(pk=acme.tenant.pk).update(state="suspended", suspension="release")
+    suspensions_sweep()
+    assert [state_of(one) for one in made] == ["releasing", "placed", "releasing"]
+    assert SweepFault.objects.get().subject_id == acme.tenant.pk
 
 
 @pytest.mark.django_db(transaction=True)

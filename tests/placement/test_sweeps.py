@@ -32,12 +32,13 @@ from placement.models import (
 from placement.services.breaker import held_sweep
 from placement.services.differences import boots_sweep, fabrics_sweep
 from placement.services.durations import durations_sweep
-from placement.services.endings import deletions_sweep
+from placement.services.endings import deletions_sweep, suspensions_sweep
 from placement.services.evidence import readiness_sweep
 from placement.services.health import health_sweep
 from placement.services.maintenance import Selector, maintenance_sweep, window_plan
 from placement.services.observed import silence_sweep
 from placement.services.tasks import leases_sweep
+from tenants.models import Tenant
 from tenants.services.deletion import tenant_delete
 from tests.builders import OPERATOR, Host, a_catalogue, a_host, a_report, a_tenant
 
@@ -148,6 +149,15 @@ def deleting(hosts: list[Host]) -> list[UUID]:
     return [tenant.pk for tenant in tenants]
 
 
+def suspended(hosts: list[Host]) -> list[UUID]:
+    worlds = [a_tenant(host.node.name) for host in hosts]
+    for world in worlds:
+        world.order()
+    rows = Tenant.objects.filter(pk__in=[world.tenant.pk for world in worlds])
+    rows.update(state="suspended", suspension="release")
+    return [world.tenant.pk for world in worlds]
+
+
 def ids(hosts: list[Host]) -> list[UUID]:
     return [host.node.pk for host in hosts]
 
@@ -174,6 +184,7 @@ CASES = {
     "leases": Case(leases_sweep, leased, "tasks", "_lose"),
     "held": Case(held_sweep, held, "breaker", "advance"),
     "deletions": Case(deletions_sweep, deleting, "endings", "deleting_release"),
+    "suspensions": Case(suspensions_sweep, suspended, "endings", "suspended_release"),
     "maintenance": Case(maintenance_sweep, planned, "maintenance", "_due"),
 }
 
