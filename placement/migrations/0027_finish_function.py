@@ -8,7 +8,7 @@ SQL = Path(__file__).resolve().parent.parent / "sql"
 
 
 class Migration(migrations.Migration):
-    dependencies = [("placement", "0025_release_function")]
+    dependencies = [("placement", "0026_commit_with_key")]
 
     operations = [
         migrations.RunSQL(
