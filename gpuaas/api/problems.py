@@ -14,7 +14,7 @@ from django.views import defaults
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
-from gpuaas.api import errors
+from gpuaas.api import answered, errors
 from gpuaas.api.middleware import is_machine, request_id_of
 from gpuaas.api.parsing import escape
 from gpuaas.kernel.errors import (
@@ -153,7 +153,8 @@ def headers_of(error: ProductError) -> dict[str, str]:
 
 
 def note(error: ProductError, exc: BaseException, request: HttpRequest | Any) -> None:
-    """Log what is our fault, with the trace; what is the caller's fault is no news."""
+    """Count it, and log what is our fault, with the trace; the caller's fault is no news."""
+    answered.problems.add(error.code, error.status)
     if error.status < 500:
         return
     path = str(getattr(request, "path", ""))
@@ -182,6 +183,7 @@ def exception_handler(exc: Exception, context: Mapping[str, Any]) -> Response:
 
 def plain_response(error: ProductError, request: HttpRequest) -> HttpResponse:
     """The same document outside of DRF."""
+    answered.problems.add(error.code, error.status)
     return JsonResponse(
         document(error, request),
         status=error.status,

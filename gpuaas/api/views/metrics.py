@@ -18,6 +18,7 @@ from rest_framework.request import Request
 from admission.domain.outcome import outcome_of
 from admission.models import AdmissionRequest
 from admission.totals import decision_totals
+from gpuaas.api import answered
 from gpuaas.api.base import OperatorView
 from gpuaas.api.permissions import Rule, admit
 from gpuaas.api.views.measures import measures
@@ -65,6 +66,7 @@ class Collector:
         yield self._reasons()
         yield self._windows()
         yield self._sweeps()
+        yield self._problems()
         yield from measures()
         parked = GaugeMetricFamily("gpuaas_parked_requests", "Requests parked in this process")
         parked.add_metric([], hub.parked)
@@ -253,6 +255,16 @@ class Collector:
         rows = SweepFault.objects.values_list("sweep").annotate(n=Count("pk"))
         for sweep, count in rows.order_by("sweep"):
             family.add_metric([sweep], count)
+        return family
+
+    def _problems(self) -> Metric:
+        family = CounterMetricFamily(
+            "gpuaas_api_problems",
+            "Requests that the API answered with a problem, by reason code",
+            labels=["code", "status"],
+        )
+        for (code, status), count in sorted(answered.problems.read().items()):
+            family.add_metric([code, str(status)], count)
         return family
 
     def _reasons(self) -> Metric:
