@@ -20,6 +20,7 @@ from placement.domain.spans import indices
 from placement.domain.wiring import groups, neighbours
 from placement.models import Node
 from placement.services.slots import lay_out, links_take
+from tests.builders import a_catalogue
 from tests.placement.meshes import BRIDGES, CUBE, FULL, SQUARE, mesh_report
 from tests.placement.test_odd_topologies import approved, place_of
 
@@ -184,6 +185,7 @@ def test_the_words_for_people_say_how_the_gpus_are_linked() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_hosts_links_follow_its_last_report_and_outlive_the_way_back() -> None:
+    a_catalogue()
     report = mesh_report(4, SQUARE)
     host = approved(report, 1)
     node = Node.objects.get(pk=host.node.pk)
