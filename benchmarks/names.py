@@ -33,7 +33,7 @@ def family_of(slots: int) -> str:
 
 def part(pool: str, kind: str) -> str:
     """The pool's SKU of parts of this kind."""
-    return f"{pool}-{kind}"
+    return f"{pool}-{kind}".replace("_", "-")
 
 
 def metal(pool: str) -> str:
