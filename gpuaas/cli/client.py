@@ -291,12 +291,13 @@ def segment(value: str) -> str:
 
 def page_of(answer: Any) -> Page:
     """A page from a listing's answer, which is `{items, next}`."""
-    if not isinstance(answer, Mapping) or not isinstance(answer.get("items"), list):
+    items = answer.get("items") if isinstance(answer, Mapping) else None
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         raise TransportError("the server's answer is not a listing")
     following = str(answer.get("next") or "")
     if "cursor=" in following:
         following = parse_qs(urlsplit(following).query).get("cursor", [""])[0]
-    return Page([dict(item) for item in answer["items"]], following)
+    return Page([dict(item) for item in items], following)
 
 
 def _object(answer: Any) -> Json:

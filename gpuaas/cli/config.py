@@ -27,7 +27,7 @@ ENVIRONMENT: dict[str, str] = {
     "GPUAAS_PROJECT": "project to act in",
     "GPUAAS_CONTEXT": "context to use instead of the current one",
     "GPUAAS_CONFIG": "the context file, instead of $XDG_CONFIG_HOME/gpuaas/config.yaml",
-    "GPUAAS_OUTPUT": "output format: table, wide, json, yaml or name",
+    "GPUAAS_OUTPUT": "output format, as of -o",
     "NO_COLOR": "when set, no colour anywhere",
 }
 

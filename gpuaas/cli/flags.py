@@ -33,8 +33,14 @@ def _option(*names: str, text: str, metavar: str | None = None) -> Any:
 GLOBAL_ANNOTATIONS: dict[str, Any] = {
     "output": Annotated[
         str | None,
-        _option("-o", "--output", text="table, wide, json, yaml or name.", metavar="FORMAT"),
+        _option(
+            "-o",
+            "--output",
+            text="table, wide, json, yaml, name, csv or jsonpath=TEMPLATE.",
+            metavar="FORMAT",
+        ),
     ],
+    "json": Annotated[bool | None, _option("--json", text="The same as -o json.")],
     "columns": Annotated[
         str | None,
         _option("--columns", text="Columns to show; dotted members work too.", metavar="A,B"),

@@ -1,5 +1,6 @@
 """What does `gpuaas` offer, and how does the process end?"""
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -97,9 +98,25 @@ app = build()
 def main() -> None:
     """Run the command line; the process ends with one of the codes in gpuaas.cli.exits."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            # What is held back is written now, while it can be said that it could not be.
+            sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        _let_go()
+        sys.exit(Exit.FAILURE)
+    except OSError as error:
+        sys.stderr.write(f"error: cannot write the answer: {error.strerror or error}\n")
+        _let_go()
+        sys.exit(Exit.FAILURE)
+
+
+def _let_go() -> None:
+    """Let the interpreter end without another try to write."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

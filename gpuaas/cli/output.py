@@ -1,8 +1,9 @@
-"""How does an answer reach standard output? Table, wide, JSON, YAML or names, nothing else.
+"""How does an answer reach standard output? In the format that was asked, and nothing else.
 
 Standard output carries data only; everything said to a person goes to standard error.
 """
 
+import csv
 import json
 import os
 import sys
@@ -15,10 +16,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from gpuaas.cli import values
+from gpuaas.cli import jsonpath, values
 from gpuaas.cli.problems import Json, UsageError
 
-FORMATS = ("table", "wide", "json", "yaml", "name")
+JSONPATH = "jsonpath="
+FORMATS = ("table", "wide", "json", "yaml", "name", "csv", f"{JSONPATH}TEMPLATE")
 GAP = "  "
 
 # Marks around styled text. Control characters, since values.clean() keeps them out of data.
@@ -49,6 +51,13 @@ class Kind:
     def reference(self, item: Json) -> str:
         """`kind/ID`, which every command accepts in place of an id."""
         return f"{self.name}/{values.text(item.get(self.key) or item.get('id'))}"
+
+
+def known_format(form: str) -> str:
+    """The format, if there is such a one. Raises UsageError."""
+    if form not in FORMATS and not form.startswith(JSONPATH):
+        raise UsageError(f"no output format {form!r}; choose from {', '.join(FORMATS)}")
+    return form
 
 
 def column(name: str, path: str = "", *, wide: bool = False) -> Column:
@@ -83,9 +92,7 @@ class Output:
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
     ) -> None:
-        if form not in FORMATS:
-            raise UsageError(f"no output format {form!r}; choose from {', '.join(FORMATS)}")
-        self.form = form
+        self.form = known_format(form)
         self.columns = tuple(columns)
         self.headers = headers
         self.quiet = quiet
@@ -108,6 +115,10 @@ class Output:
                 self.line(kind.reference(row))
         elif self.form in {"json", "yaml"}:
             self.data([self._projected(kind, row) for row in rows] if self.columns else rows)
+        elif self.form.startswith(JSONPATH):
+            self._picked({"items": rows})
+        elif self.form == "csv":
+            self._csv(self._chosen(kind), rows)
         else:
             self._table(self._chosen(kind), rows)
 
@@ -118,6 +129,8 @@ class Output:
                 self.line(line)
         elif self.form in {"json", "yaml"}:
             self.data(self._projected(kind, item) if self.columns else item)
+        elif self.form.startswith(JSONPATH):
+            self._picked(item)
         else:
             self.items(kind, [item])
 
@@ -157,7 +170,7 @@ class Output:
 
     def _chosen(self, kind: Kind) -> list[Column]:
         if not self.columns:
-            return [c for c in kind.columns if self.form == "wide" or not c.wide]
+            return [c for c in kind.columns if self.form in {"wide", "csv"} or not c.wide]
         known = {c.name.lower(): c for c in kind.columns}
         return [known.get(name.lower()) or column(name.upper(), name) for name in self.columns]
 
@@ -170,6 +183,18 @@ class Output:
             derived = raw is None and name.lower() in known
             shown[name] = readers[name.lower()].read(item) if derived else raw
         return shown
+
+    def _picked(self, answer: Any) -> None:
+        shown = jsonpath.picked(self.form.removeprefix(JSONPATH), answer)
+        self.stdout.write(_encodable(shown, self.stdout) + "\n")
+
+    def _csv(self, columns: Sequence[Column], rows: Sequence[Json]) -> None:
+        writer = csv.writer(self.stdout, lineterminator="\n")
+        if self.headers:
+            writer.writerow([c.name for c in columns])
+        for row in rows:
+            cells = [styled(c.read(row) or "").plain for c in columns]
+            writer.writerow([_encodable(cell, self.stdout) for cell in cells])
 
     def _table(self, columns: Sequence[Column], rows: Sequence[Json]) -> None:
         cells = [[c.read(row) or "-" for c in columns] for row in rows]

@@ -23,6 +23,7 @@ class Flags:
     """The global flags, each usable before and after the subcommand; None was not given."""
 
     output: str | None = None
+    json: bool | None = None
     columns: str | None = None
     no_headers: bool | None = None
     wait: bool | None = None
@@ -93,7 +94,7 @@ class Session:
         if self._output is None:
             columns = [name.strip() for name in (self.flags.columns or "").split(",")]
             self._output = Output(
-                self.flags.output or self.environ.get("GPUAAS_OUTPUT") or self._saved_output(),
+                "json" if self.flags.json else self._asked_output(),
                 columns=[name for name in columns if name],
                 headers=not self.flags.no_headers,
                 quiet=bool(self.flags.quiet),
@@ -211,6 +212,9 @@ class Session:
             ids = ", ".join(str(item.get("id")) for item in preferred)
             raise UsageError(f"several {kind.name}s are named {wanted!r}: {ids}", hint="use the id")
         raise CliError(f"no {kind.name} {wanted!r}", Exit.NOT_FOUND)
+
+    def _asked_output(self) -> str:
+        return self.flags.output or self.environ.get("GPUAAS_OUTPUT") or self._saved_output()
 
     def _saved_output(self) -> str:
         # Read apart from `settings`, since an unreadable context file needs an output too.

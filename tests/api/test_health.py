@@ -89,8 +89,8 @@ def test_metrics_tell_slots_gpus_and_envelopes_by_the_names_that_dashboards_know
     def of(name: str, **labels: str) -> float:
         return found[f"gpuaas_{name}", tuple(sorted(labels.items()))]
 
-    slots = {s: of("slots", pool="default", sku="h100.slice", state=s) for s in ("held", "free")}
-    assert slots == {"held": 3, "free": 5}
+    slots = {s: of("slots", pool="default", sku="h100.slice", state=s) for s in ("taken", "free")}
+    assert slots == {"taken": 3, "free": 5}
     assert of("slots", pool="default", sku="h100.slice", state="closed") == 8
     assert of("gpus", pool="default", model="H100", state="ready") == 16
     assert of("tenant_envelope_limit", tenant="acme", resource="h100-slot") == 64

@@ -88,6 +88,9 @@ def test_a_lease_is_asked_for_and_waited_for_in_one_call(acme: Caller, host: Hos
     answer = acme.post(f"{PATH}?wait=30s", order_body())
     thread.join()
     assert (answer.status_code, answer.json()["state"]) == (202, "succeeded")
+    times = [step["ended_at"] for step in answer.json()["steps"] if step["ended_at"]]
+    assert times
+    assert all(at.endswith("Z") for at in [*times, answer.json()["created_at"]])
 
 
 def test_an_answer_comes_when_the_time_is_over(acme: Caller) -> None:

@@ -35,10 +35,11 @@ def measures() -> Iterator[Metric]:
 
 
 def _slots() -> Metric:
-    """Free ones take work now, closed ones are free on hosts that take none, the rest is held."""
+    """Free ones take work now, closed ones are free on hosts that take none; the rest is taken."""
     family = GaugeMetricFamily(
         "gpuaas_slots",
-        "Slots of the hosts of each published SKU: held, free, or closed with their host",
+        "Slots of the hosts of each published SKU: free, closed with their host, or taken: "
+        "held, blocked or cut",
         labels=["pool", "sku", "state"],
     )
     live = Node.objects.exclude(state=NodeState.RETIRED).filter(family__isnull=False)
@@ -51,7 +52,7 @@ def _slots() -> Metric:
     skus = Sku.objects.filter(state=SkuState.PUBLISHED).order_by("name")
     for name, pool, kind in skus.values_list("name", "pool", "family"):
         whole, idle, free = counts.get((pool, kind), (0, 0, 0))
-        for state, count in (("held", whole - idle), ("free", free), ("closed", idle - free)):
+        for state, count in (("taken", whole - idle), ("free", free), ("closed", idle - free)):
             family.add_metric([pool, name, state], count)
     return family
 

@@ -104,11 +104,16 @@ def _step(step: dict[str, Any]) -> dict[str, Any]:
         "name": step["name"],
         "state": step["state"],
         "attempt": step.get("attempt", 0),
-        "started_at": step.get("started_at"),
-        "ended_at": step.get("ended_at"),
+        "started_at": _utc(step.get("started_at")),
+        "ended_at": _utc(step.get("ended_at")),
         "detail": step.get("detail") or "",
         "error": step.get("error"),
     }
+
+
+def _utc(at: str | None) -> str | None:
+    """A kept time as all times are written: in UTC, ending in Z."""
+    return moment(datetime.fromisoformat(at)) if at else None
 
 
 def _problem(error: dict[str, Any] | None) -> dict[str, Any] | None:

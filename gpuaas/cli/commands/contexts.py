@@ -9,8 +9,8 @@ from gpuaas.cli.config import Context
 from gpuaas.cli.exits import Exit
 from gpuaas.cli.flags import command, group
 from gpuaas.cli.kinds import CONTEXT
-from gpuaas.cli.output import FORMATS
-from gpuaas.cli.problems import CliError, Json, UsageError
+from gpuaas.cli.output import known_format
+from gpuaas.cli.problems import CliError, Json
 from gpuaas.cli.session import Session
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
@@ -54,8 +54,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Save --project, --server, the output format or a CA file in the context in use."""
         chosen = _saved(session, session.settings.context_name)
-        if default_output is not None and default_output not in FORMATS:
-            raise UsageError(f"no output format {default_output!r}")
+        if default_output is not None:
+            known_format(default_output)
         if session.flags.server and session.flags.server.rstrip("/") != chosen.server:
             chosen.server = session.flags.server.rstrip("/")
             # The old server's token must not be sent to the new one.
