@@ -201,6 +201,7 @@ class ConsolePage(OperatorView):
                 (
                     link("Break-glass", "break-glass", "key"),
                     link("Operators", "operators", "team"),
+                    link("Retention", "retention", "broom"),
                     Link("Admin", reverse("admin:index"), "list"),
                 ),
             ),

@@ -78,6 +78,7 @@ PAGES: Final[dict[str, Needs]] = {
     "image-retire": _CATALOGUE,
     "storage": _TENANTS,
     "storage-retire": _TENANTS,
+    "retention": _OPERATORS,
     "operators": _OPERATORS,
     "operator-act": _OPERATORS,
     "break-glass": _READ,

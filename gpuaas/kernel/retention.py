@@ -89,6 +89,12 @@ def retention_set(*, name: str, days: int, reason: str, actor: Actor) -> Retenti
     return row
 
 
+def over_now(kept: Kept) -> int:
+    """How many rows of a kind are to go with the next sweeps."""
+    with platform_scope():
+        return _kinds[kept.name](clock.db_now() - timedelta(days=kept.days)).count()
+
+
 def sweep() -> dict[str, int]:
     """Remove what is over, a batch of each; returns how many rows of each went."""
     gone = {
