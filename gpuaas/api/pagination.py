@@ -56,6 +56,20 @@ def page(
     return {"items": list(render(found)), "next": following}
 
 
+def part(items: Sequence[Any], *, query: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """One page ``{items, next}`` of a list that is made whole; all of it unless a limit is given.
+
+    Raises CursorInvalid.
+    """
+    filters = {key: value for key, value in query.items() if key not in {"limit", "cursor"}}
+    bound = json.dumps([name, filters], sort_keys=True, default=str)
+    cursor = str(query.get("cursor") or "")
+    first = int(_open(cursor, bound, 1)[0]) if cursor else 0
+    end = first + limit_of(query) if query.get("limit") else len(items)
+    following = _seal([str(end)], bound) if end < len(items) else ""
+    return {"items": list(items[first:end]), "next": following}
+
+
 def limit_of(query: Mapping[str, Any]) -> int:
     """How many items a page has, by the validated query string."""
     return min(int(query.get("limit") or DEFAULT_LIMIT), MAX_LIMIT)

@@ -95,3 +95,16 @@ def test_every_reason_code_is_told_to_anybody() -> None:
     items = Caller().get("/reasons").json()["items"]
     assert {item["code"] for item in items} == set(catalogue())
     assert all(item["unblock"] for item in items)
+
+
+def test_offers_come_whole_or_page_by_page(acme: Caller) -> None:
+    whole = acme.get("/offers").json()
+    assert whole["next"] == ""
+    first = acme.get("/offers?limit=1").json()
+    second = acme.get(f"/offers?limit=1&cursor={first['next']}").json()
+    names = [offer["sku"] for page in (first, second) for offer in page["items"]]
+    assert names == [offer["sku"] for offer in whole["items"]]
+    assert second["next"] == ""
+    other = acme.get(f"/offers?limit=1&max_duration_s=3600&cursor={first['next']}")
+    assert other.json()["code"] == "cursor_invalid"
+    assert acme.get("/offers?limit=0").status_code == 400

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from gpuaas.api.fields import Flag, Input, Output, Query, Text, Whole
+from gpuaas.api.fields import Flag, Input, Output, Paged, Text, Whole
 from placement.services.durations import LEAST_S, MOST_S
 from tenants.models import Shape
 from tenants.states import SkuState
@@ -158,7 +158,7 @@ class OfferOut(Output):
     )
 
 
-class OfferQuery(Query):
+class OfferQuery(Paged):
     """For a lease that ends by itself; without it, for one that has no end."""
 
     max_duration_s = serializers.IntegerField(

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from gpuaas.api.base import OperatorView, StaticView, TenantView
 from gpuaas.api.fields import Paged
-from gpuaas.api.pagination import page
+from gpuaas.api.pagination import page, part
 from gpuaas.api.serializers import catalogue as wire
 from gpuaas.api.serializers.common import Reasoned, page_of
 from gpuaas.kernel import clock, errors
@@ -210,7 +210,7 @@ class Offers(TenantView):
             }
             for offer in offers
         ]
-        return Response(wire.OfferList({"items": items, "next": ""}).data)
+        return Response(wire.OfferList(part(items, query=query, name="offers")).data)
 
 
 class OneReason(StaticView):
