@@ -96,6 +96,8 @@ def _fingerprint(request: Request) -> str:
 def _lasting_path(request: Request) -> str:
     """Path and query, without how long the caller was ready to wait."""
     query = request._request.META.get("QUERY_STRING", "")
+    if not query:
+        return f"{request.path}?"
     kept = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] != "wait"]
     return f"{request.path}?{urlencode(kept)}"
 

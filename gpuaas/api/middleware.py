@@ -50,14 +50,18 @@ class RequestContextMiddleware:
         given = request.headers.get(HEADER, "")
         request_id = given if _SANE.fullmatch(given) else str(ids.new_id())
         request.request_id = request_id  # type: ignore[attr-defined]  # read by request_id_of
-        structlog.contextvars.clear_contextvars()
-        structlog.contextvars.bind_contextvars(request_id=request_id, path=request.path[:200])
+        said = structlog.contextvars.bind_contextvars(
+            request_id=request_id, path=request.path[:200]
+        )
         try:
             with read_on(surface_of(request)):
                 response = self.get_response(request)
         finally:
-            structlog.contextvars.clear_contextvars()
+            structlog.contextvars.reset_contextvars(**said)
         response.headers[HEADER] = request_id
         if is_machine(request):
-            patch_vary_headers(response, ("User-Agent",))
+            if "Vary" in response.headers:
+                patch_vary_headers(response, ("User-Agent",))
+            else:
+                response.headers["Vary"] = "User-Agent"
         return response
