@@ -11,17 +11,19 @@ from django.core.management import call_command
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.protocol import TopologyReport, UuidSource
+from nodeagent.protocol import CompleteRequest, TopologyReport, UuidSource
 from placement.domain.compared import FIRST_CHOICE, compared
 from placement.domain.fit import Place, Want, best_option, rank
 from placement.domain.links import linked, links_between, with_links
 from placement.domain.lookahead import Lookahead
 from placement.domain.spans import indices
 from placement.domain.wiring import groups, neighbours
-from placement.models import Node
+from placement.models import Claim, Node
+from placement.services import tasks
+from placement.services.nodes import discovery_order
 from placement.services.slots import lay_out, links_take
-from tests.builders import a_catalogue
-from tests.placement.meshes import BRIDGES, CUBE, FULL, SQUARE, mesh_report
+from tests.builders import Host, a_catalogue, a_tenant
+from tests.placement.meshes import BRIDGES, CUBE, FULL, SQUARE, address, mesh_report
 from tests.placement.test_odd_topologies import approved, place_of
 
 EMPTY = 0b1111_1111
@@ -210,3 +212,36 @@ def test_a_hosts_links_follow_its_last_report_and_outlive_the_way_back() -> None
     assert linked(again.layout) == found
     lay_out(again)
     assert again.layout == node.layout
+
+
+def discovered(host: Host, report: TopologyReport) -> Node:
+    """The host is told to look, and hands this in as its agent does."""
+    discovery_order(host.fresh())
+    [task] = host.lease()
+    message = CompleteRequest(
+        lease_epoch=task.lease_epoch, boot_id=host.boot, result=report.to_json()
+    )
+    tasks.task_complete(node=host.fresh(), task_id=task.pk, message=message)
+    return host.fresh()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lease_follows_the_links_of_the_last_discovery() -> None:
+    a_catalogue()
+    acme = a_tenant("acme")
+    report = mesh_report(4, SQUARE, numa=4)
+    host = approved(report, 1)
+    assert linked(discovered(host, report).layout) is not None
+    # Of the doubled side between 0 and 1 nothing is left: the other one is better now.
+    down = tuple(
+        link for link in report.nvlinks if {link.from_, link.to} != {address(0), address(1)}
+    )
+    before = host.fresh().generation
+    worn = discovered(host, replace(report, nvlinks=down))
+    assert worn.generation > before
+    found = linked(worn.layout)
+    assert found is not None
+    assert found[0][1] == 0
+    ticket = acme.order("odd-4.slice", slots=2)
+    held = Claim.objects.filter(allocation_id=ticket.allocation_id)
+    assert set(held.values_list("slot_index", flat=True)) == {2, 3}
