@@ -243,5 +243,6 @@ def test_a_lease_follows_the_links_of_the_last_discovery() -> None:
     assert found is not None
     assert found[0][1] == 0
     ticket = acme.order("odd-4.slice", slots=2)
+    assert ticket.allocation_id is not None
     held = Claim.objects.filter(allocation_id=ticket.allocation_id)
     assert set(held.values_list("slot_index", flat=True)) == {2, 3}
