@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
+from uuid import UUID
 
 from django.apps import apps
 
-from gpuaas.kernel import clock, events
+from gpuaas.kernel import clock, events, sweeping
 from gpuaas.kernel.actor import system
 from gpuaas.kernel.models import Event, Stateful
 from runtime_enforcement.domain.overdue import EXPECTED_S, Overdue, overdue
@@ -37,22 +39,29 @@ def overdue_list() -> list[tuple[Stateful, Overdue]]:
 
 def overdue_sweep() -> int:
     """Record each late thing once per stay in its state; returns how many were new."""
-    new = 0
-    for row, found in overdue_list():
-        said = Event.objects.filter(kind=KIND, subject_id=row.pk, at__gte=found.since).exists()
-        if said:
-            continue
-        events.record(
-            kind=KIND,
-            subject=row,
-            actor=WATCH,
-            reason=STATE_OVERDUE.code,
-            facts={
-                "state": found.state,
-                "since": found.since.isoformat(),
-                "limit_s": found.limit_s,
-                "late_s": found.late_s,
-            },
-        )
-        new += 1
-    return new
+    late: dict[UUID, tuple[Stateful, Overdue]] = {}
+
+    def find(resting: Collection[UUID]) -> list[UUID]:
+        late.update({row.pk: (row, found) for row, found in overdue_list()})
+        return [pk for pk in late if pk not in set(resting)]
+
+    return sweeping.each("enforcement.overdue", find, lambda pk: _say(*late[pk]))
+
+
+def _say(row: Stateful, found: Overdue) -> bool:
+    """Record one late thing; False where that was said already."""
+    if Event.objects.filter(kind=KIND, subject_id=row.pk, at__gte=found.since).exists():
+        return False
+    events.record(
+        kind=KIND,
+        subject=row,
+        actor=WATCH,
+        reason=STATE_OVERDUE.code,
+        facts={
+            "state": found.state,
+            "since": found.since.isoformat(),
+            "limit_s": found.limit_s,
+            "late_s": found.late_s,
+        },
+    )
+    return True

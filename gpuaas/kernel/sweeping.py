@@ -20,7 +20,7 @@ from django.db.models import F
 
 from gpuaas.kernel import clock
 from gpuaas.kernel.audits import MOST, Finding, register
-from gpuaas.kernel.errors import ConcurrentUpdate, NotFound
+from gpuaas.kernel.errors import ConcurrentUpdate, NotFound, TransitionRefused
 from gpuaas.kernel.models import SweepFault
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.kernel.workflow import Backoff
@@ -44,7 +44,8 @@ def each(sweep: str, find: Find, act: Callable[[UUID], object], *, at_once: bool
     ``at_once``: all of an object's work is one transaction; otherwise it has several of its own.
 
     An object that changed meanwhile, or that somebody else holds, is passed over and is due again
-    in the next turn. A lost connection is raised.
+    in the next turn; so is one that somebody else has moved, as long as it is not due any more. A
+    lost connection is raised.
     """
     turn = _Turn(sweep, lambda some: sum(act(one) is not False for one in some), at_once=at_once)
     return turn.take(find, size=1)
@@ -68,6 +69,7 @@ class _Turn:
 
     def take(self, find: Find, *, size: int) -> int:
         """Do what is due, ``size`` objects together."""
+        self.find = find
         with platform_scope():
             self.known = dict(self.faults.values_list("subject_id", "next_at"))
             now = clock.db_now()
@@ -103,6 +105,10 @@ class _Turn:
             return self._done([subject])
         except (ConcurrentUpdate, NotFound):
             pass
+        except TransitionRefused as refused:
+            # Somebody was faster, if it is not to be done any more.
+            if subject in set(self.find([])):
+                _rest(self.sweep, subject, refused)
         except (OperationalError, InterfaceError) as busy:
             _raise_if_lost(busy)
             log.info("sweep %s passes over %s: %s", self.sweep, subject, type(busy).__name__)

@@ -6,13 +6,14 @@ and two placements beside each other see only their own part. A tenant is told o
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 from uuid import UUID
 
 from django.db import connection
 
+from gpuaas.kernel import sweeping
 from gpuaas.kernel.actor import Actor, system
-from gpuaas.kernel.scope import platform_scope
 from placement.services.bundle import Item
 from tenants.domain.caps import committed_micro, soft_passed
 from tenants.services.caps import spend_warn
@@ -51,11 +52,17 @@ def spend_told(item: Item, actor: Actor) -> bool:
 
 def spend_sweep() -> int:
     """Warn every tenant whose running leases commit more than its soft cap; how many were told."""
-    with platform_scope(), connection.cursor() as cursor:
-        cursor.execute(_COMMITTED)
-        rows: list[tuple[UUID, int, int, int]] = cursor.fetchall()
-    told = 0
-    for tenant_id, accrued, hour, left in rows:
+    rows: dict[UUID, tuple[int, int, int]] = {}
+
+    def find(resting: Collection[UUID]) -> list[UUID]:
+        with connection.cursor() as cursor:
+            cursor.execute(_COMMITTED)
+            rows.update({row[0]: row[1:] for row in cursor.fetchall()})
+        return [tenant_id for tenant_id in rows if tenant_id not in set(resting)]
+
+    def tell(tenant_id: UUID) -> bool:
+        accrued, hour, left = rows[tenant_id]
         spend = committed_micro(accrued_micro=accrued, hour_micro=hour, seconds_left=left)
-        told += spend_warn(tenant_id=tenant_id, committed_micro=spend, actor=PART)
-    return told
+        return spend_warn(tenant_id=tenant_id, committed_micro=spend, actor=PART)
+
+    return sweeping.each("placement.spending", find, tell)

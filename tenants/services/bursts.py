@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 
-from gpuaas.kernel import clock, errors
+from gpuaas.kernel import clock, errors, sweeping
 from gpuaas.kernel import events as kernel_events
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
@@ -99,11 +101,38 @@ def burst_end(*, burst_id: UUID, reason: str, actor: Actor) -> BurstRule:
 
 
 def bursts_turn() -> int:
-    """Open and close what the clock says; returns how many rules moved."""
-    rules = BurstRule.objects.exclude(state=BurstState.ENDED).select_related("tenant")
+    """Open and close what the clock says; returns how many rules moved.
+
+    Those of one tenant in their order: one that breaks stops its own tenant's, and no other's.
+    """
+    moved = 0
+
+    def turn(tenant_id: UUID) -> None:
+        nonlocal moved
+        for rule in _open_rules().filter(tenant=tenant_id):
+            if _move(rule, clock.db_now()):
+                moved += _turn_one(rule.pk)
+
+    sweeping.each("tenants.bursts", _tenants_to_turn, turn, at_once=False)
+    return moved
+
+
+def _open_rules() -> QuerySet[BurstRule]:
+    return BurstRule.objects.exclude(state=BurstState.ENDED).select_related("tenant").order_by("pk")
+
+
+def _tenants_to_turn(resting: Collection[UUID]) -> list[UUID]:
     now = clock.db_now()
-    stale = [r.pk for r in rules if _move(r, now)]
-    return sum(_turn_one(rule_id) for rule_id in stale)
+    rules = _open_rules().exclude(tenant__in=resting)
+    return list(dict.fromkeys(rule.tenant_id for rule in rules if _asks(rule, now)))
+
+
+def _asks(rule: BurstRule, now: datetime) -> bool:
+    """Whether a rule is to be looked at: it moves, or cannot even be read, which its turn says."""
+    try:
+        return bool(_move(rule, now))
+    except Exception:
+        return True
 
 
 @transaction.atomic

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from enum import Enum
 from typing import Final
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, Min, QuerySet
 
-from gpuaas.kernel import clock, errors, events
+from gpuaas.kernel import clock, errors, events, sweeping
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.scope import platform_scope
 from tenants.errors import (
@@ -269,11 +269,33 @@ def envelope_version_cancel(*, version_id: UUID, reason: str, actor: Actor) -> E
 
 
 def envelopes_apply_due() -> int:
-    """Put the versions in force whose time has come; returns how many."""
-    due = EnvelopeVersion.objects.filter(
+    """Put the versions in force whose time has come; returns how many.
+
+    Those of one tenant in their order: one that breaks stops its own tenant's, and no other's.
+    """
+    applied = 0
+
+    def apply(tenant_id: UUID) -> None:
+        nonlocal applied
+        due = _due().filter(tenant=tenant_id).order_by("effective_from", "version")
+        for version_id in list(due.values_list("pk", flat=True)):
+            applied += _apply_due(version_id)
+
+    sweeping.each("tenants.envelopes", _tenants_due, apply, at_once=False)
+    return applied
+
+
+def _due() -> QuerySet[EnvelopeVersion]:
+    return EnvelopeVersion.objects.filter(
         applied_at__isnull=True, cancelled_at__isnull=True, effective_from__lte=clock.db_now()
-    ).order_by("effective_from", "version")
-    return sum(_apply_due(version_id) for version_id in list(due.values_list("pk", flat=True)))
+    )
+
+
+def _tenants_due(resting: Collection[UUID]) -> list[UUID]:
+    """Tenants with versions whose time has come, the longest due first."""
+    rows = _due().exclude(tenant__in=resting).values("tenant")
+    rows = rows.annotate(first=Min("effective_from")).order_by("first", "tenant")
+    return [row["tenant"] for row in rows]
 
 
 @transaction.atomic

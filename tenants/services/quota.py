@@ -7,14 +7,15 @@ arithmetic says. A placement beside it sees all of the old limits or all of the 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Sum
+from django.db.models import QuerySet, Sum
 
-from gpuaas.kernel import clock, errors, events
+from gpuaas.kernel import clock, errors, events, sweeping
 from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.scope import platform_scope
 from tenants.domain import cohorts
@@ -237,8 +238,24 @@ def drains_announce() -> int:
 
     Whoever hears it releases the newest allocations. It is said again while an excess stays.
     """
-    due = QuotaCounter.objects.filter(drain_at__lte=clock.db_now()).values_list("pk", flat=True)
-    return sum(_drain_announce(counter_id) for counter_id in list(due))
+    said = 0
+
+    def announce(tenant_id: UUID) -> None:
+        nonlocal said
+        for counter_id in list(_draining().filter(tenant=tenant_id).values_list("pk", flat=True)):
+            said += _drain_announce(counter_id)
+
+    sweeping.each("tenants.drains", _tenants_draining, announce, at_once=False)
+    return said
+
+
+def _draining() -> QuerySet[QuotaCounter]:
+    return QuotaCounter.objects.filter(drain_at__lte=clock.db_now()).order_by("drain_at", "pk")
+
+
+def _tenants_draining(resting: Collection[UUID]) -> list[UUID]:
+    due = _draining().exclude(tenant__in=resting).values_list("tenant", flat=True)
+    return list(dict.fromkeys(due))
 
 
 @transaction.atomic
