@@ -229,6 +229,9 @@ NODE = Lifecycle(
             "operator",
         ),
         Edge("restore", (N.MAINTENANCE, N.QUARANTINED), N.READY, "operator"),
+        # Before its first approval a host goes back to where it was.
+        Edge("restore_verifying", (N.QUARANTINED,), N.VERIFYING, "operator"),
+        Edge("restore_inspecting", (N.QUARANTINED,), N.INSPECTING, "operator"),
         Edge(
             "retire",
             (N.ENROLLING, N.INSPECTING, N.VERIFYING, N.READY, N.MAINTENANCE, N.QUARANTINED),

@@ -172,6 +172,8 @@ class Node(Stateful):
     maintain = states.NODE.move("maintain")
     quarantine = states.NODE.move("quarantine")
     restore = states.NODE.move("restore")
+    restore_verifying = states.NODE.move("restore_verifying")
+    restore_inspecting = states.NODE.move("restore_inspecting")
     retire = states.NODE.move("retire")
 
     class Meta:

@@ -257,8 +257,21 @@ def node_quarantine(*, node_id: UUID, reason: str, actor: Actor) -> Node:
 
 @transaction.atomic
 def node_restore(*, node_id: UUID, reason: str, actor: Actor) -> Node:
-    """maintenance or quarantined → ready."""
-    return _move("restore", node_id, reason, actor)
+    """maintenance or quarantined → ready; a host that was never approved, to where it was.
+
+    It then waits for its approval, or, not yet discovered, for its discovery.
+    """
+    why = need_reason(reason)
+    node = locked(node_id)
+    edge = "restore"
+    if node.state == NodeState.QUARANTINED:
+        approved = Slot.objects.filter(node=node, approved_at__isnull=False).exists()
+        if not approved:
+            edge = "restore_verifying" if node.topology_at else "restore_inspecting"
+    node = advance(node, edge, actor=actor, reason=why)
+    if node.state == NodeState.INSPECTING:
+        discovery_order(node)
+    return recount(node)
 
 
 @transaction.atomic
