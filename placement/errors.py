@@ -186,6 +186,15 @@ class ObservedStale(ProductError):
     unblock = "Send the next report with a higher sequence."
 
 
+class NoTermsToRemove(ProductError):
+    """Terms of fitness were to be removed where none are set."""
+
+    code = "no_terms_to_remove"
+    status = 409
+    title = "No terms of fitness are set here"
+    unblock = "Nothing is to be done: the terms of any, or the product's, hold already."
+
+
 class ReasonMissing(ProductError):
     """An action that is recorded with its reason was sent without one."""
 

@@ -50,6 +50,16 @@ PLACEMENT: list[URLPattern | URLResolver] = [
         readiness.ReadinessTermsPreview.as_view(),
         name="readiness-terms-preview",
     ),
+    path(
+        f"{_READY}/actions/preview-removal",
+        readiness.ReadinessTermsRemoval.as_view(),
+        name="readiness-terms-preview-removal",
+    ),
+    path(
+        f"{_READY}/actions/remove",
+        readiness.ReadinessTermsRemove.as_view(),
+        name="readiness-terms-remove",
+    ),
     path("scoring", terms.ScoringVersions.as_view(), name="scoring-list"),
 ]
 

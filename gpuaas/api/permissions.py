@@ -192,6 +192,8 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("readiness-terms-detail", "GET"): _FLEET,
     ("readiness-terms-detail", "PUT"): _POLICIES,
     ("readiness-terms-preview", "POST"): _FLEET,
+    ("readiness-terms-preview-removal", "POST"): _FLEET,
+    ("readiness-terms-remove", "POST"): _POLICIES,
     ("scoring-list", "GET"): _FLEET,
     ("scoring-list", "POST"): _POLICIES,
     ("drift-list", "GET"): _FLEET,

@@ -67,6 +67,11 @@ class ReadinessTerms(Base):
     firmware_min = models.CharField(max_length=40, blank=True, help_text="The least VBIOS.")
     auto_promote = models.BooleanField(default=False)
     version = models.PositiveIntegerField(default=1)
+    removed = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="They hold no more; the row keeps the versions together.",
+    )
 
     class Meta:
         verbose_name_plural = "readiness terms"

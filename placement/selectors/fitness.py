@@ -17,22 +17,24 @@ class InForce:
     terms: Terms
     auto: bool
     version: int
-    """0: nobody has set terms."""
+    """0: nobody has set terms, or they were removed."""
 
 
 def terms_of(node: Node) -> InForce:
     """The family's own terms, else those of every family, else the product's."""
     rows = {
         row.family_id: row
-        for row in ReadinessTerms.objects.filter(family__isnull=True)
-        | ReadinessTerms.objects.filter(family=node.family_id)
+        for row in ReadinessTerms.objects.filter(family__isnull=True, removed=False)
+        | ReadinessTerms.objects.filter(family=node.family_id, removed=False)
     }
     row = rows.get(node.family_id) or rows.get(None)
-    return InForce(DEFAULT, False, 0) if row is None else as_terms(row)
+    return as_terms(row)
 
 
-def as_terms(row: ReadinessTerms) -> InForce:
-    """A row of terms as the rules read it."""
+def as_terms(row: ReadinessTerms | None) -> InForce:
+    """A row of terms as the rules read it; without one the product's."""
+    if row is None:
+        return InForce(DEFAULT, False, 0)
     at_least = {"driver": tuple(row.driver_min), "firmware": firmware_in(row.firmware_min)}
     terms = {
         capability: tuple(

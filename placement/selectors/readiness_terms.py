@@ -13,6 +13,7 @@ from placement.domain.terms import told
 from placement.models import NodeFamily, ReadinessTerms
 
 SHOWN: Final = 50
+KINDS: Final = ("placement.readinessterms.set", "placement.readinessterms.remove")
 EVERY: Final = "any"
 """The name under which people speak of every family that has no terms of its own."""
 
@@ -28,7 +29,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class FamilyTerms:
-    """The terms of one family as people give them. Version 0: never set; they are another's."""
+    """The terms of one family as people give them. Version 0: not set; they are another's."""
 
     family: str
     version: int
@@ -83,25 +84,32 @@ def readiness_terms_now(family: str) -> FamilyTerms:
     row = ReadinessTerms.objects.filter(
         **({"family__isnull": True} if family == EVERY else {"family__name": family})
     ).first()
-    inherited = row or ReadinessTerms.objects.filter(family__isnull=True).first()
-    return _now(family, row, inherited, _events([row] if row else []))
+    return _now(family, row, _holds(row) or _every(), _events([row] if row else []))
 
 
 def readiness_terms_list() -> list[FamilyTerms]:
     """What holds for every family without own terms, and for each family, in three statements."""
     rows = list(ReadinessTerms.objects.select_related("family"))
     by_name = {row.family.name if row.family else EVERY: row for row in rows}
+    every = _holds(by_name.get(EVERY))
     names = [EVERY, *NodeFamily.objects.order_by("name").values_list("name", flat=True)]
     events = _events(rows)
     return [
-        _now(name, by_name.get(name), by_name.get(name) or by_name.get(EVERY), events)
-        for name in names
+        _now(name, by_name.get(name), _holds(by_name.get(name)) or every, events) for name in names
     ]
+
+
+def _holds(row: ReadinessTerms | None) -> ReadinessTerms | None:
+    return None if row is None or row.removed else row
+
+
+def _every() -> ReadinessTerms | None:
+    return ReadinessTerms.objects.filter(family__isnull=True, removed=False).first()
 
 
 def _events(rows: list[ReadinessTerms]) -> list[Event]:
     ids = [row.pk for row in rows]
-    found = Event.objects.filter(kind="placement.readinessterms.set", subject_id__in=ids)
+    found = Event.objects.filter(kind__in=KINDS, subject_id__in=ids)
     return list(found.order_by("-id")[: SHOWN * max(len(rows), 1)])
 
 
@@ -115,7 +123,7 @@ def _now(
     last = mine[0] if mine else None
     return FamilyTerms(
         family=family,
-        version=row.version if row else 0,
+        version=row.version if row and not row.removed else 0,
         required=needs_of(holds),
         driver_min=told(tuple(holds.driver_min)) if holds else "",
         firmware_min=holds.firmware_min if holds else "",

@@ -15,6 +15,7 @@ from gpuaas.kernel.actor import Actor
 from placement.domain.readiness import CAPABILITIES, CHECKS, Standing, judge
 from placement.domain.seen import firmware_in
 from placement.domain.terms import BadVersion, version_of
+from placement.errors import NoTermsToRemove
 from placement.models import (
     Node,
     NodeCapability,
@@ -109,7 +110,7 @@ def _hosts(family: NodeFamily | None) -> QuerySet[Node]:
     sold = Node.objects.filter(state__in=SOLD)
     if family is not None:
         return sold.filter(family=family)
-    own = ReadinessTerms.objects.filter(family__isnull=False).values("family_id")
+    own = ReadinessTerms.objects.filter(family__isnull=False, removed=False).values("family_id")
     return sold.filter(Q(family__isnull=True) | ~Q(family_id__in=own))
 
 
@@ -119,10 +120,32 @@ def readiness_terms_preview(*, family: str, **given: Any) -> TermsPreview:
     Raises InvalidRequest as ``readiness_terms_set`` does.
     """
     found, said = _family(family), _checked(**given)
-    now = told_terms(ReadinessTerms.objects.filter(family=found).first())
-    then = told_terms(ReadinessTerms(family=found, **said))
+    now = ReadinessTerms.objects.filter(family=found, removed=False).first()
+    return _preview(found, now, ReadinessTerms(family=found, **said))
+
+
+def readiness_terms_removal(*, family: str) -> TermsPreview:
+    """Which hosts would move if the terms were removed. Writes nothing.
+
+    Those of every family hold then; for them the product's. Raises NoTermsToRemove.
+    """
+    found = _family(family)
+    now = ReadinessTerms.objects.filter(family=found, removed=False).first()
+    if now is None:
+        raise NoTermsToRemove(
+            f"{found.name if found else EVERY} has no terms of its own.",
+            family=found.name if found else EVERY,
+        )
+    every = ReadinessTerms.objects.filter(family__isnull=True, removed=False)
+    return _preview(found, now, every.first() if found else None)
+
+
+def _preview(
+    found: NodeFamily | None, was: ReadinessTerms | None, other: ReadinessTerms | None
+) -> TermsPreview:
+    now, then = told_terms(was), told_terms(other)
     nodes = {node.pk: node for node in _hosts(found)}
-    moved = _moved(nodes, ReadinessTerms(family=found, **said))
+    moved = _moved(nodes, other)
     return TermsPreview(
         family=found.name if found else EVERY,
         changes=[(name, now[name], then[name]) for name in then if now[name] != then[name]],
@@ -133,7 +156,7 @@ def readiness_terms_preview(*, family: str, **given: Any) -> TermsPreview:
     )
 
 
-def _moved(nodes: Mapping[Any, Node], terms: ReadinessTerms) -> list[Moved]:
+def _moved(nodes: Mapping[Any, Node], terms: ReadinessTerms | None) -> list[Moved]:
     """What the rule would do to these hosts under these terms, in two statements."""
     in_force, now = as_terms(terms), clock.db_now()
     evidence: dict[Any, list[ReadinessEvidence]] = {}
@@ -177,8 +200,10 @@ def readiness_terms_set(
         digest = readiness_terms_preview(family=family, required=required, **given).digest
         if digest != seen:
             raise PreviewStale("What the terms touch has changed.", digest=digest)
-    before = None if row is None else {field: getattr(row, field) for field in said}
+    held = row is not None and not row.removed
+    before = {field: getattr(row, field) for field in said} if held else None
     row = row or ReadinessTerms(family=found, version=0)
+    row.removed = False
     for field, value in said.items():
         setattr(row, field, value)
     row.version += 1
@@ -191,7 +216,44 @@ def readiness_terms_set(
         after={"family": found.name if found else "", **said},
         reason=why,
     )
-    due = NodeCapability.objects.exclude(state=CapabilityState.DEMOTED)
-    due = due.filter(node__family=found) if found else due
-    due.update(rejudge=True)
+    _rejudge(found)
     return row
+
+
+@transaction.atomic
+def readiness_terms_remove(
+    *, family: str, reason: str, actor: Actor, seen: str | None = None
+) -> ReadinessTerms:
+    """Go back to the terms of every family, or, for those, to the product's own.
+
+    ``seen``: the digest of the removal that was looked at. Raises NoTermsToRemove, and
+    PreviewStale when it would move others.
+    """
+    why = need_reason(reason)
+    found = _family(family)
+    row = ReadinessTerms.objects.select_for_update().filter(family=found).first()
+    digest = readiness_terms_removal(family=family).digest
+    assert row is not None
+    if seen is not None and digest != seen:
+        raise PreviewStale("What the terms touch has changed.", digest=digest)
+    fields = ("required", "driver_min", "firmware_min", "auto_promote")
+    before = {field: getattr(row, field) for field in fields}
+    row.removed, row.version = True, row.version + 1
+    row.save(update_fields=["removed", "version"])
+    events.record(
+        kind="placement.readinessterms.remove",
+        subject=row,
+        actor=actor,
+        before=before,
+        after={"family": found.name if found else "", "removed": True},
+        reason=why,
+    )
+    _rejudge(found)
+    return row
+
+
+def _rejudge(family: NodeFamily | None) -> None:
+    """The next sweep judges the hosts anew that these terms are for."""
+    due = NodeCapability.objects.exclude(state=CapabilityState.DEMOTED)
+    due = due.filter(node__family=family) if family else due
+    due.update(rejudge=True)

@@ -415,6 +415,9 @@ def test_what_hosts_need_is_previewed_set_and_burnt_in(host: Host, operator: Per
     operator.types(f"readiness-terms set h100x8 {needs} --seen {seen} --reason agreed")
     assert operator.reads("readiness-terms list")
     assert operator.reads("readiness-terms describe h100x8")
+    gone = operator.reads("readiness-terms preview-removal h100x8")["digest"]
+    operator.types(f"readiness-terms remove h100x8 --seen {gone} --reason over")
+    assert operator.reads("readiness-terms describe h100x8")["version"] == 0
     task = operator.reads("node burn-in h1 --duration 60 --reason new")
     assert (task["kind"], task["state"]) == ("node.burn_in", "pending")
     stopped = operator.reads("node burn-in-stop h1 --reason wrong")

@@ -17,6 +17,8 @@ _WINDOW = {
 FLEET: dict[str, dict[str, Any]] = {
     "readiness-terms-detail": {**_REASON, "required": [_NEED], "seen": "not looked at"},
     "readiness-terms-preview": {"required": [_NEED]},
+    "readiness-terms-preview-removal": {},
+    "readiness-terms-remove": {**_REASON, "seen": "not looked at"},
     "drift-accept": _REASON,
     "drift-remove": _REASON,
     "held-allow": _REASON,

@@ -48,6 +48,17 @@ class ReadinessTermsSetIn(ReadinessTermsIn):
     reason = Text(max_length=500, help_text="Why; kept in the audit log.")
 
 
+class ReadinessRemovalIn(Input):
+    """Look at what the removal of a family's own terms would do: nothing more is to be said."""
+
+
+class ReadinessRemoveIn(Input):
+    """Remove a family's own terms, naming the preview of it that was looked at."""
+
+    seen = Text(max_length=64, help_text="The digest of the preview of the removal.")
+    reason = Text(max_length=500, help_text="Why; kept in the audit log.")
+
+
 class NeedOut(Output):
     """One check that a shape needs."""
 
@@ -60,7 +71,7 @@ class ReadinessTermsOut(Output):
     """What the hosts of a family need; ``any`` is for every family without its own."""
 
     family = serializers.CharField()
-    version = serializers.IntegerField(help_text="0: never set; what holds is the others'.")
+    version = serializers.IntegerField(help_text="0: not set; what holds is the others'.")
     required: Any = NeedOut(many=True)
     driver_min = serializers.CharField(allow_blank=True)
     firmware_min = serializers.CharField(allow_blank=True)

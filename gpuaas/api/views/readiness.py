@@ -30,6 +30,19 @@ def given_terms(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "required": required}
 
 
+def preview_shown(shown: service.TermsPreview) -> dict[str, Any]:
+    """The representation of what other terms would do."""
+    body = {
+        **{name: getattr(shown, name) for name in shown.__slots__},
+        "changes": [
+            {"term": term, "before": before, "after": after}
+            for term, before, after in shown.changes
+        ],
+        "digest": shown.digest,
+    }
+    return dict(wire.ReadinessPreviewOut(body).data)
+
+
 class ReadinessTermsAll(OperatorView):
     """All terms."""
 
@@ -69,6 +82,44 @@ class ReadinessTermsOne(OperatorView):
         return Response(wire.ReadinessTermsDetail(selectors.readiness_terms_now(about)).data)
 
 
+class ReadinessTermsRemove(OperatorView):
+    """The end of a family's own terms."""
+
+    also_fails = (404, 409)
+
+    @extend_schema(
+        operation_id="readiness_terms_remove",
+        tags=["nodes"],
+        request=wire.ReadinessRemoveIn,
+        responses=wire.ReadinessTermsDetail,
+    )
+    def post(self, request: Request, about: str) -> Response:
+        """Remove a family's terms: those of any hold then, and for those the product's."""
+        given = wire.ReadinessRemoveIn.read(request.data)
+        now = selectors.readiness_terms_now(about)
+        service.readiness_terms_remove(family=now.family, actor=self.actor, **given)
+        return Response(wire.ReadinessTermsDetail(selectors.readiness_terms_now(about)).data)
+
+
+class ReadinessTermsRemoval(OperatorView):
+    """What would hold without a family's own terms."""
+
+    remembers = False
+    also_fails = (404, 409)
+
+    @extend_schema(
+        operation_id="readiness_terms_preview_removal",
+        tags=["nodes"],
+        request=wire.ReadinessRemovalIn,
+        responses=wire.ReadinessPreviewOut,
+    )
+    def post(self, request: Request, about: str) -> Response:
+        """Which hosts would move if a family's terms were removed. Nothing is changed."""
+        wire.ReadinessRemovalIn.read(request.data)
+        now = selectors.readiness_terms_now(about)
+        return Response(preview_shown(service.readiness_terms_removal(family=now.family)))
+
+
 class ReadinessTermsPreview(OperatorView):
     """What other terms would do."""
 
@@ -86,12 +137,4 @@ class ReadinessTermsPreview(OperatorView):
         given = given_terms(wire.ReadinessTermsIn.read(request.data))
         now = selectors.readiness_terms_now(about)
         shown = service.readiness_terms_preview(family=now.family, **given)
-        body = {
-            **{name: getattr(shown, name) for name in shown.__slots__},
-            "changes": [
-                {"term": term, "before": before, "after": after}
-                for term, before, after in shown.changes
-            ],
-            "digest": shown.digest,
-        }
-        return Response(wire.ReadinessPreviewOut(body).data)
+        return Response(preview_shown(shown))

@@ -97,6 +97,24 @@ def register(app: typer.Typer) -> None:
         body |= {"seen": seen, "reason": reason}
         session.out.item(TERMS, session.client.put(_path(family), body), describe.anything)
 
+    @command(terms, "preview-removal")
+    def terms_preview_removal(session: Session, family: Family) -> None:
+        """Show which nodes would move without the family's own terms. Nothing is changed."""
+        shown = session.client.post(f"{_path(family)}/actions/preview-removal", {})
+        session.out.item(PREVIEW, shown, describe.anything)
+
+    @command(terms, "remove")
+    def terms_remove(
+        session: Session,
+        family: Family,
+        seen: Annotated[str, typer.Option("--seen", help="The digest of the preview.")],
+        reason: Reason,
+    ) -> None:
+        """Remove a family's own terms: those of any hold then, or the product's."""
+        body: Json = {"seen": seen, "reason": reason}
+        path = f"{_path(family)}/actions/remove"
+        session.out.item(TERMS, session.client.post(path, body), describe.anything)
+
 
 def _path(family: str) -> str:
     return f"{TERMS.path}/{segment(family)}"

@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from gpuaas.console.acts import SeenForm
 from gpuaas.console.pages import ConsolePage
+from gpuaas.ui.forms import text_in
 from gpuaas.ui.frame import Crumb
 from placement.domain.readiness import CAPABILITIES, CHECKS
 from placement.selectors.readiness_terms import (
@@ -21,6 +22,7 @@ from placement.selectors.readiness_terms import (
     readiness_terms_now,
 )
 from placement.services import readiness_terms as service
+from tenants.errors import PreviewStale
 
 ALWAYS = "always"
 _TIME = re.compile(r"([1-9][0-9]{0,8})([smhd])")
@@ -136,18 +138,23 @@ class ReadinessTermsPage(ConsolePage):
     ) -> HttpResponse:
         """The page with this form, and whom it would move once that is known."""
         self.family = now.family
+        family = self.family
+        removal = service.readiness_terms_removal(family=family) if now.version else None
         return self.page(
             "console/readiness_terms_one.html",
             status=status,
             now=now,
             form=form,
             preview=preview,
+            removal=removal,
             may_set=self.may(self.write_action),
         )
 
     def post(self, request: HttpRequest, family: str) -> HttpResponse:
         """First whom it moves; then, for exactly that, set it."""
         now = readiness_terms_now(family)
+        if request.POST.get("do") == "remove":
+            return self._remove(request, now)
         form = ReadinessForm(request.POST)
         answer = self.looked_and_kept(
             form,
@@ -166,3 +173,18 @@ class ReadinessTermsPage(ConsolePage):
             return answer
         messages.success(request, "The terms hold; the hosts are judged within ten seconds.")
         return redirect("console:readiness-terms-one", family)
+
+    def _remove(self, request: HttpRequest, now: FamilyTerms) -> HttpResponse:
+        """Remove them, for exactly what the page has shown of it."""
+        try:
+            service.readiness_terms_remove(
+                family=now.family,
+                reason=text_in(request),
+                seen=text_in(request, "seen", 64),
+                actor=self.actor,
+            )
+        except PreviewStale:
+            messages.error(request, "What it moves has changed: look again before you remove them.")
+            return redirect("console:readiness-terms-one", now.family)
+        messages.success(request, "Removed; the hosts are judged within ten seconds.")
+        return redirect("console:readiness-terms-one", now.family)
