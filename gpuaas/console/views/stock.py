@@ -29,9 +29,15 @@ ENDED = 50
 MACHINES = (("gpu_slice", "machines on slots"), ("baremetal", "whole hosts"))
 
 
-def _name(help_text: str = "") -> forms.CharField:
+def _name(help_text: str = "") -> forms.RegexField:
     said = "Lower-case letters, digits, and inner dots and hyphens. For good."
-    return forms.CharField(label="Name", max_length=60, help_text=f"{help_text} {said}".strip())
+    return forms.RegexField(
+        r"\A[a-z0-9](?:[a-z0-9.-]{0,58}[a-z0-9])?\Z",
+        label="Name",
+        max_length=60,
+        help_text=f"{help_text} {said}".strip(),
+        error_messages={"invalid": said},
+    )
 
 
 def _title() -> forms.CharField:
