@@ -74,6 +74,9 @@ class Line:
         own = connections["default"]
         own.ensure_connection()
         self.pid = own.connection.info.backend_pid
+        # The other's steps take as long as they take: who waits is not to give up meanwhile.
+        own.connection.execute(f"SET lock_timeout = '{GIVE_UP_S:g}s'")
+        own.connection.commit()
         commit = own._commit  # type: ignore[attr-defined]  # the one place before a COMMIT
 
         def gated_commit() -> None:
@@ -86,6 +89,8 @@ class Line:
             while (act := self._acts.get()) is not None:
                 self._do(act)
         del own._commit  # type: ignore[attr-defined]  # as the class has it
+        own.connection.execute("RESET lock_timeout")
+        own.connection.commit()
         connections.close_all()
 
     def _gated(self, execute: Any, text: str, params: Any, many: bool, context: Any) -> Any:
