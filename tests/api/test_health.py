@@ -49,8 +49,9 @@ def test_without_a_database_it_is_not_ready() -> None:
     assert "secret" not in answer.content.decode()
 
 
-def numbers() -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    text = Client().get("/metrics").content.decode()
+def numbers(token: str = "") -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    text = Client().get("/metrics", headers=headers).content.decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -84,7 +85,8 @@ def test_metrics_tell_slots_gpus_and_envelopes_by_the_names_that_dashboards_know
     Node.objects.filter(pk=closed.pk).update(schedulable=False)
     acme = caller_of(a_tenant("acme"))
     acme.post("/projects/default/allocations", order_body(slots=3))
-    found = numbers()
+    token = operator_caller().token
+    found = numbers(token)
 
     def of(name: str, **labels: str) -> float:
         return found[f"gpuaas_{name}", tuple(sorted(labels.items()))]
@@ -96,6 +98,7 @@ def test_metrics_tell_slots_gpus_and_envelopes_by_the_names_that_dashboards_know
     assert of("tenant_envelope_limit", tenant="acme", resource="h100-slot") == 64
     assert of("tenant_envelope_usage", tenant="acme", resource="h100-slot") == 3
     assert of("tenant_envelope_burst_used", tenant="acme", resource="h100-slot") == 0
+    assert not any(name.startswith("gpuaas_tenant_") for name, _ in numbers())
     seen = host.fresh().last_seen_at
     assert seen is not None
     assert of("agent_last_seen_timestamp_seconds", node="host-1") == pytest.approx(seen.timestamp())

@@ -25,11 +25,15 @@ from tenants.states import SkuState, TenantState
 MILLI = 1000
 
 
-def measures() -> Iterator[Metric]:
-    """Every family of this module, in six grouped queries over what stands now."""
+def measures(*, tenants: bool) -> Iterator[Metric]:
+    """Every family of this module, in six grouped queries over what stands now.
+
+    Without ``tenants`` those are left out whose labels name one.
+    """
     yield _slots()
     yield _gpus()
-    yield from _envelopes()
+    if tenants:
+        yield from _envelopes()
     yield _stuck()
     yield _seen()
 

@@ -46,7 +46,14 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 class Collector:
     """A fixed number of grouped queries, whatever the fleet's size, over what stands now and not
-    over what was. Labels are words of the platform and names that operators give: no ids."""
+    over what was. Labels are words of the platform and names that operators give: no ids.
+
+    What names a tenant is told to operators only (``tenants``), and not to whoever asks from the
+    machine itself.
+    """
+
+    def __init__(self, *, tenants: bool = False) -> None:
+        self._tenants = tenants
 
     def collect(self) -> Iterator[Metric]:
         """Every family."""
@@ -67,7 +74,7 @@ class Collector:
         yield self._windows()
         yield self._sweeps()
         yield self._problems()
-        yield from measures()
+        yield from measures(tenants=self._tenants)
         parked = GaugeMetricFamily("gpuaas_parked_requests", "Requests parked in this process")
         parked.add_metric([], hub.parked)
         yield parked
@@ -306,7 +313,7 @@ def postures() -> Counter[tuple[str, str]]:
 
 
 class Metrics(OperatorView):
-    """For operators, and for whoever asks from the machine itself."""
+    """For operators, and less what names tenants for whoever asks from the machine itself."""
 
     schema = None
 
@@ -317,7 +324,7 @@ class Metrics(OperatorView):
         elif not is_local(request._request):
             raise PermissionDenied("Metrics are for operators.")
         registry = CollectorRegistry()
-        registry.register(Collector())
+        registry.register(Collector(tenants=request.auth is not None))
         return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE)
 
 
