@@ -1,8 +1,9 @@
 """How many requests were answered with a problem, by code?  Over all processes, while Valkey lives.
 
-A process counts in memory and hands the counts on about once a second and when it is read, so
-that an answer waits for no broker. Without Valkey each tells what it counted itself; a Valkey
-that was emptied begins at zero, as a counter may.
+A process counts in memory, and a thread of it hands the counts on about a second later, so that
+an answer waits for no broker. While Valkey is away the last known counts stand, and what came
+since waits; one that was emptied begins at zero, as a counter may. Where the answer to a handing
+on was lost, what it handed on may be counted twice.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from typing import Final
 
 import redis
 from django.conf import settings
-
-from gpuaas.kernel import clock
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +33,8 @@ class Problems:
     def __init__(self, url: str) -> None:
         self._lock = threading.Lock()
         self._waiting: Counter[Kind] = Counter()
-        self._hand_on_at = 0.0
+        self._shared: Counter[Kind] = Counter()
+        self._due = False
         self._client = redis.Redis.from_url(
             url,
             socket_timeout=0.25,
@@ -44,12 +44,10 @@ class Problems:
         )
 
     def add(self, code: str, status: int) -> None:
-        """Count one answer; never raises."""
+        """Count one answer; waits for nothing, never raises."""
         with self._lock:
             self._waiting[code, status] += 1
-            due = clock.monotonic() >= self._hand_on_at
-        if due:
-            self._hand_on()
+        self._later(self.EVERY_S)
 
     def read(self) -> Counter[Kind]:
         """All that were counted; never raises."""
@@ -57,19 +55,28 @@ class Problems:
         try:
             kept = self._client.hgetall(KEY)
         except (redis.RedisError, OSError):
-            kept = {}
+            kept = None
         with self._lock:
-            found = Counter(self._waiting)
-        for field, count in kept.items():
-            code, _, status = str(field).rpartition(" ")
-            found[code, int(status)] += int(count)
-        return found
+            if kept is not None:
+                self._shared = Counter()
+                for field, count in kept.items():
+                    code, _, status = str(field).rpartition(" ")
+                    self._shared[code, int(status)] = int(count)
+            return self._shared + self._waiting
+
+    def _later(self, seconds: float) -> None:
+        with self._lock:
+            if self._due:
+                return
+            self._due = True
+        timer = threading.Timer(seconds, self._hand_on)
+        timer.name, timer.daemon = "problems", True
+        timer.start()
 
     def _hand_on(self) -> None:
         """Add what waits to the shared counts; what cannot be handed on waits."""
-        now = clock.monotonic()
         with self._lock:
-            self._hand_on_at = now + self.EVERY_S
+            self._due = False
             taken, self._waiting = self._waiting, Counter()
         if not taken:
             return
@@ -79,10 +86,10 @@ class Problems:
                     pipe.hincrby(KEY, f"{code} {status}", count)
                 pipe.execute()
         except (redis.RedisError, OSError) as error:
-            log.info("problems are counted per process: %s", type(error).__name__)
+            log.info("problems wait for Valkey: %s", type(error).__name__)
             with self._lock:
                 self._waiting.update(taken)
-                self._hand_on_at = now + self.RETRY_SHARED_S
+            self._later(self.RETRY_SHARED_S)
 
 
 problems = Problems(settings.CONFIG.redis_url)

@@ -79,7 +79,6 @@ def version_met(request: Request, version: int) -> int | None:
     return None if versions_asked(request) is None else version
 
 
-def heed_version(request: Request, version: int) -> None:
-    """The same where If-Match may be left out. Raises PreconditionFailed."""
-    if request.headers.get("If-Match"):
-        require_version(request, version)
+def heed_version(request: Request, version: int) -> int | None:
+    """The same where If-Match may be left out: then it is bound to none."""
+    return version_met(request, version) if request.headers.get("If-Match") else None

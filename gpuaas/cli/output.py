@@ -27,6 +27,11 @@ GAP = "  "
 _STYLE, _TEXT, _END = "\x01", "\x02", "\x03"
 
 
+def inert(text: str) -> str:
+    """A spreadsheet would run a cell that begins like a formula: a tenant chooses its names."""
+    return f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t"} else text
+
+
 @dataclass(frozen=True)
 class Column:
     """A table column: its heading, and how to read its cell from an item."""
@@ -193,7 +198,7 @@ class Output:
         if self.headers:
             writer.writerow([c.name for c in columns])
         for row in rows:
-            cells = [styled(c.read(row) or "").plain for c in columns]
+            cells = [inert(styled(c.read(row) or "").plain) for c in columns]
             writer.writerow([_encodable(cell, self.stdout) for cell in cells])
 
     def _table(self, columns: Sequence[Column], rows: Sequence[Json]) -> None:

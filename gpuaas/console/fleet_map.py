@@ -95,6 +95,9 @@ _KEYS: Final[Mapping[str, Sequence[str]]] = {
 }
 
 
+_NEW: Final = Shade("", "just come", "*", "ended", 4)
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """GPUs of a host that are the same of each choice, and who has them.
@@ -271,7 +274,8 @@ def tiles_of(
     for cell in cells:
         if cell.gpu is None:
             continue
-        shade = shades[cell.keys[choice][0]]
+        # Who came while the page was read has no line in the legend yet.
+        shade = shades.get(cell.keys[choice][0], _NEW)
         words = gpu_words(cell.gpu)
         told[shade.word] += 1
         cut = "" if cell.gpu.cut == WHOLE else f" {cell.gpu.cut}"

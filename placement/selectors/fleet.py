@@ -113,15 +113,15 @@ def fleet_lumps() -> list[tuple[FleetNode, list[Lump]]]:
     """Every host that is not retired, by zone, block, rack and name, with its GPUs in lumps."""
     known = Node.objects.exclude(state=NodeState.RETIRED).order_by(*_PLACE)
     rows = list(known.values_list("pk", "name", "zone", "block", "rack", "health", "observed_at"))
-    names = {
-        pk: (slug, name) for pk, slug, name in Tenant.objects.values_list("pk", "slug", "name")
-    }
     states = [str(state) for state in LIVE]
     held: dict[UUID, list[tuple[str, str | None, list[UUID] | None, bool, int]]] = {}
     with connection.cursor() as cursor:
         cursor.execute(_LUMPS, [states, WHOLE_NODE, HEALTHY, SlotState.RETIRED, NodeState.RETIRED])
         for node_id, *lump in cursor.fetchall():
             held.setdefault(node_id, []).append((lump[0], lump[1], lump[2], lump[3], lump[4]))
+    # Read last: nobody holds anything before being a tenant.
+    tenants = Tenant.objects.values_list("pk", "slug", "name")
+    names = {pk: (slug, name) for pk, slug, name in tenants}
     postures = postures_of([row[0] for row in rows])
     found = []
     for pk, name, zone, block, rack, health, at in rows:

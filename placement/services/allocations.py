@@ -304,10 +304,21 @@ def queued_ahead(item: Item) -> int:
     return rows.count()
 
 
-def allocation_release(*, allocation_id: UUID, reason: str, actor: Actor) -> WorkflowRun:
-    """Give an allocation back, or cancel one that is still being made. Repeating it is one."""
+def allocation_release(
+    *, allocation_id: UUID, reason: str, actor: Actor, version: int | None = None
+) -> WorkflowRun:
+    """Give an allocation back, or cancel one that is still being made. Repeating it is one.
+
+    Raises PreconditionFailed, and does nothing, when it was not at ``version`` any more.
+    """
     with transaction.atomic():
         [left] = allocations_release(allocation_ids=[allocation_id], reason=reason, actor=actor)
+        if version is not None:
+            # Looked at under the release's own locks, which it takes in their one order. A
+            # release is one step; somebody else's before it would make two.
+            now = Allocation.objects.values_list("version", flat=True).get(pk=allocation_id)
+            if now not in (version, version + 1):
+                raise errors.PreconditionFailed(version=now - 1, asked=[version])
         with platform_scope():
             return left.run()
 

@@ -14,7 +14,14 @@ from admission.models import Action, AdmissionRequest, Workload
 from admission.states import RequestState, WorkloadState
 from gpuaas.kernel import clock, ids
 from gpuaas.kernel.actor import Actor
-from gpuaas.kernel.errors import ConcurrentUpdate, FieldError, InvalidRequest, NotFound, error_for
+from gpuaas.kernel.errors import (
+    ConcurrentUpdate,
+    FieldError,
+    InvalidRequest,
+    NotFound,
+    PreconditionFailed,
+    error_for,
+)
 from gpuaas.kernel.scope import platform_scope
 from gpuaas.kernel.transitions import advance
 from placement.domain.order import AllocationOrder
@@ -307,8 +314,13 @@ def workload_placement(
     return ask_place(change.ask, actor=actor, intent=intent)
 
 
-def workload_stop(*, workload_id: UUID, reason: str, actor: Actor) -> Workload:
-    """Stop a workload: what waits for it is withdrawn, what it holds is released."""
+def workload_stop(
+    *, workload_id: UUID, reason: str, actor: Actor, version: int | None = None
+) -> Workload:
+    """Stop a workload: what waits for it is withdrawn, what it holds is released.
+
+    Raises PreconditionFailed when it is not at ``version`` any more.
+    """
     with transaction.atomic():
         row = Workload.objects.filter(pk=workload_id).first()
         if row is None:
@@ -320,6 +332,8 @@ def workload_stop(*, workload_id: UUID, reason: str, actor: Actor) -> Workload:
             row = intent_locked(row.pk)
             if row.state == WorkloadState.ENDED:
                 return row
+            if version not in (None, row.version):
+                raise PreconditionFailed(version=row.version, asked=[version])
             _withdraw(row, actor)
             row = advance(row, "stop", actor=actor, reason=reason)
             release_all(standing_newest(row), reason or "stopped", actor)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import re
+from typing import Any
 
 import pytest
 
 from gpuaas.kernel import events, ids
 from gpuaas.kernel.actor import SYSTEM
 from placement.models import Allocation
+from placement.services import allocations as service
 from tenants.models import SlaTier, User
 from tests.api.client import Caller, caller_of, operator_caller, order_body
 from tests.builders import Host, TenantWorld, a_catalogue, a_host, a_tenant
@@ -326,3 +328,27 @@ def test_a_project_of_another_tenant_is_as_good_as_missing(world: TenantWorld, h
     missing = intruder.post(f"/projects/{globex.tenant.pk}/allocations", order_body())
     assert theirs.status_code == missing.status_code == 404
     assert theirs.json()["detail"] == missing.json()["detail"]
+
+
+def test_a_release_bound_to_a_version_is_not_done_to_a_later_one(
+    acme: Caller, world: TenantWorld, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = world.order(slots=1).allocation
+    assert made is not None
+    real = service.allocations_release
+
+    def renamed_first(**given: Any) -> Any:
+        seen = Allocation.objects.get(pk=made.pk)
+        service.allocation_rename(
+            allocation_id=made.pk, name="other", version=seen.version, actor=world.actor
+        )
+        return real(**given)
+
+    monkeypatch.setattr(service, "allocations_release", renamed_first)
+    answer = acme.post(
+        f"/allocations/{made.pk}/actions/release",
+        {"reason": "done"},
+        HTTP_IF_MATCH=f'"{made.version}"',
+    )
+    assert (answer.status_code, answer.json()["code"]) == (412, "stale_resource_version")
+    assert Allocation.objects.get(pk=made.pk).state == "placed"

@@ -75,3 +75,15 @@ def test_without_a_broker_a_process_tells_what_it_counted_and_hands_it_on_later(
     monkeypatch.setattr(lonely, "_client", there._client)
     assert lonely.read()["not_found", 404] == 5
     assert Problems(settings.CONFIG.redis_url).read()["not_found", 404] == 5
+
+
+def test_while_the_broker_is_away_the_last_known_counts_stand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = Problems(settings.CONFIG.redis_url)
+    for _ in range(7):
+        one.add("not_found", 404)
+    assert one.read()["not_found", 404] == 7
+    monkeypatch.setattr(one, "_client", Problems("redis://127.0.0.1:1/0")._client)
+    one.add("not_found", 404)
+    assert one.read()["not_found", 404] == 8

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuaas.cli.jsonpath import picked
+from gpuaas.cli.output import inert
 from gpuaas.cli.problems import UsageError
 from tests.cli.conftest import Run
 from tests.cli.fake_server import TOKEN, FakeServer, listing
@@ -82,4 +83,16 @@ def test_an_answer_that_cannot_be_written_is_told_without_a_traceback(
     assert ended.returncode == 1
     assert ended.stderr.splitlines() == [
         "error: cannot write the answer: No space left on device",
+    ]
+
+
+def test_no_cell_of_a_sheet_is_run_as_a_formula() -> None:
+    assert inert('=HYPERLINK("http://evil.test")') == '\'=HYPERLINK("http://evil.test")'
+    assert [inert(text) for text in ("+1", "@x", "\tx", "-1", "acme", "")] == [
+        "'+1",
+        "'@x",
+        "'\tx",
+        "'-1",
+        "acme",
+        "",
     ]

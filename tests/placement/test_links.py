@@ -246,3 +246,13 @@ def test_a_lease_follows_the_links_of_the_last_discovery() -> None:
     assert ticket.allocation_id is not None
     held = Claim.objects.filter(allocation_id=ticket.allocation_id)
     assert set(held.values_list("slot_index", flat=True)) == {2, 3}
+
+
+def test_a_host_too_large_to_try_every_set_gives_whole_pairs() -> None:
+    pairs = {(low, low + 9): 4 for low in range(9)}
+    layout = with_links("|".join(f"0.{k}.d{k % 9}.{k}" for k in range(18)), pairs)
+    place = Place(num=1, generation=1, free_mask=(1 << 18) - 1, slot_count=18, layout=layout)
+    [option] = rank([place], Want(8), limit=1)
+    taken = {k for k in range(18) if option.mask >> k & 1}
+    assert len(taken) == 8
+    assert sum(low in taken and high in taken for low, high in pairs) == 4

@@ -390,9 +390,11 @@ class AllocationRelease(TenantView):
         parking.seconds_of(query.get("wait", ""))
         given = wire.ReleaseIn.read(request.data)
         row = allocation_of(self, allocation_id)
-        conditional.heed_version(request, row.version)
         run = service.allocation_release(
-            allocation_id=row.pk, reason=given["reason"], actor=self.actor
+            allocation_id=row.pk,
+            reason=given["reason"],
+            actor=self.actor,
+            version=conditional.heed_version(request, row.version),
         )
         self.run_row = run
         return operation_response(run, operator=self.actor.operator, status=202)

@@ -241,8 +241,12 @@ class WorkloadStop(TenantView):
         """Withdraw what waits for it and release what it holds. Repeating it is one."""
         given = lease_wire.ReleaseIn.read(request.data)
         row = workload_of(self, workload_id)
-        conditional.heed_version(request, row.version)
-        service.workload_stop(workload_id=row.pk, actor=self.actor, **given)
+        service.workload_stop(
+            workload_id=row.pk,
+            actor=self.actor,
+            version=conditional.heed_version(request, row.version),
+            **given,
+        )
         return Response(workload_shown(workload_of(self, workload_id)), status=202)
 
 
