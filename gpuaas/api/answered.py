@@ -3,7 +3,7 @@
 A process counts in memory, and a thread of it hands the counts on about a second later, so that
 an answer waits for no broker. While Valkey is away the last known counts stand, and what came
 since waits; one that was emptied begins at zero, as a counter may. Where the answer to a handing
-on was lost, what it handed on may be counted twice.
+on was lost, one code's count may be added twice.
 """
 
 from __future__ import annotations
@@ -81,10 +81,9 @@ class Problems:
         if not taken:
             return
         try:
-            with self._client.pipeline(transaction=True) as pipe:
-                for (code, status), count in taken.items():
-                    pipe.hincrby(KEY, f"{code} {status}", count)
-                pipe.execute()
+            for code, status in sorted(taken):
+                self._client.hincrby(KEY, f"{code} {status}", taken[code, status])
+                del taken[code, status]
         except (redis.RedisError, OSError) as error:
             log.info("problems wait for Valkey: %s", type(error).__name__)
             with self._lock:

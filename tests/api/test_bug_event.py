@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from uuid import UUID
 
 import pytest
 
@@ -26,7 +27,7 @@ def test_a_tenant_reads_nothing_about_hosts_in_its_feed_or_timeline() -> None:
     assert answer.status_code == 202
     host.work()
     (item,) = acme.get("/allocations").json()["items"]
-    allocation_release(allocation_id=item["id"], reason="done", actor=world.actor)
+    allocation_release(allocation_id=UUID(item["id"]), reason="done", actor=world.actor)
     host.work(skip=("gpu_scrubbed",))
     all_sealed()
     for path in ("/events?limit=1000", f"/allocations/{item['id']}/timeline"):

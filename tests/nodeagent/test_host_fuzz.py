@@ -30,6 +30,7 @@ from nodeagent.protocol import (
     ObservedDevices,
     SignedTask,
     TaskKind,
+    Unwanted,
     VmProvisionParams,
     VmReleaseParams,
     WireError,
@@ -227,6 +228,7 @@ def requests(bench: Bench) -> list[dict[str, Any]]:
     assert isinstance(made, VmProvisionParams)
     assert isinstance(ended, VmReleaseParams)
     burn = BurnInParams(gpus=("GPU-1",), duration_s=60, limit_s=600)
+    load = Unwanted(task_id="task-1", lease_epoch=1)
     make = {"kind": "slice.vm_provision", "params": made.to_json()}
     end = {"kind": "slice.vm_release", "params": ended.to_json()}
     return [
@@ -236,7 +238,8 @@ def requests(bench: Bench) -> list[dict[str, Any]]:
         {"verb": "start", "claim": "alloc-1"},
         {"verb": "clean", "step": "gpu_scrubbed", **end},
         {"verb": "settle", **end},
-        {"verb": "burn_in", "params": burn.to_json()},
+        {"verb": "burn_in", "params": burn.to_json(), "load": load.to_json()},
+        {"verb": "end_burn_in", "load": load.to_json()},
     ]
 
 
