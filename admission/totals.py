@@ -21,6 +21,7 @@ SETTLED: Final = timedelta(minutes=10)
 """Longer than any transaction lives: a decision that commits later would be in no total."""
 BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TRIES: Final = 5
+STEP, STEPS = timedelta(days=1), 30
 
 Kind = tuple[str, str, str]
 """Action, verdict and reason code."""
@@ -58,13 +59,32 @@ def decision_totals() -> Counter[Kind]:
 
 
 def decisions_count_sweep() -> int:
-    """Put into the totals what has settled since the last time; returns how many decisions."""
+    """Put into the totals what has settled since the last time; returns how many decisions.
+
+    At most ``STEPS`` days of history in one call, each in a transaction of its own, so that a
+    long one is caught up with and no statement is as long as it.
+    """
+    added = 0
+    for _ in range(STEPS):
+        done, further = _counted_on()
+        added += done
+        if not further:
+            break
+    return added
+
+
+def _counted_on() -> tuple[int, bool]:
+    """How many decisions of the next day were counted, and whether there is a day after it."""
     with transaction.atomic(), platform_scope():
         DecisionsCounted.objects.get_or_create(one=True, defaults={"until": BEGINNING})
         counted = DecisionsCounted.objects.select_for_update().get(one=True)
-        until = clock.db_now() - SETTLED
-        if until <= counted.until:
-            return 0
+        settled = clock.db_now() - SETTLED
+        # Ids rise with time: the oldest is the first by its index.
+        first = Decision.objects.order_by("pk").values_list("created_at", flat=True).first()
+        if settled <= counted.until or first is None:
+            return 0, False
+        since = max(counted.until, first - SETTLED)
+        until = min(settled, since + STEP)
         rows = Decision.objects.filter(created_at__gt=counted.until, created_at__lte=until)
         kinds = rows.values_list("request__action", "verdict", "code").annotate(n=Count("pk"))
         added = 0
@@ -76,4 +96,4 @@ def decisions_count_sweep() -> int:
             added += count
         counted.until = until
         counted.save(update_fields=["until"])
-    return added
+    return added, until < settled

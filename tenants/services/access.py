@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -249,7 +250,7 @@ def _holder_of(row: _Token) -> tuple[str, str, bool, str] | None:
 def ssh_key_add(
     *, tenant_id: UUID, user_id: UUID, name: str, public_key: str, actor: Actor
 ) -> SshKey:
-    """Keep a public key under a name."""
+    """Keep a public key under a name: the one given, or the key's comment, or its kind."""
     try:
         key = parse_public_key(public_key)
     except BadKey as bad:
@@ -258,7 +259,12 @@ def ssh_key_add(
             errors=(errors.FieldError("/public_key", "ssh_key_invalid", str(bad)),),
         ) from bad
     called = checked_name(name or key.comment or key.kind)
-    if SshKey.objects.filter(tenant_id=tenant_id, name=called).exclude(fingerprint=key.fingerprint):
+    others = SshKey.objects.filter(tenant_id=tenant_id).exclude(fingerprint=key.fingerprint)
+    if not name and others.filter(name=called).exists():
+        # Nobody gave this name: it is not for the caller to find another.
+        piece = re.sub(r"[^A-Za-z0-9]", "", key.fingerprint.rpartition(":")[2])[:8]
+        called = checked_name(f"{called[:100]} {piece}")
+    if others.filter(name=called).exists():
         raise NameTaken(
             f"The tenant has another key called {called}.",
             errors=(errors.FieldError("/name", "taken", "another key has this name"),),

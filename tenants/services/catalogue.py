@@ -26,6 +26,7 @@ PART_ISOLATION: Final = {"mig": "mig", "gpu_share": "shared"}
 """What a part isolates from those beside it on its GPU."""
 MOST_MIB: Final = 2**31 - 1
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,58}[a-z0-9])?")
+_REFERENCE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,58}[A-Za-z0-9])?")
 
 
 def _part_or_refuse(shape: str, given: dict[str, Any]) -> None:
@@ -50,9 +51,16 @@ def _part_or_refuse(shape: str, given: dict[str, Any]) -> None:
         )
 
 
-def _named_or_refuse(slots_min: int, slots_max: int, **names: str) -> None:
-    for field, name in names.items():
-        if not _NAME.fullmatch(name):
+def _named_or_refuse(
+    slots_min: int, slots_max: int, *, name: str, resource_class: str, **references: str
+) -> None:
+    """Names that are made here are strict; those that are referred to may be older."""
+    made = {"name": name}
+    if not ResourceClass.objects.filter(name=resource_class).exists():
+        made["resource_class"] = resource_class
+    for field, given in (made | references).items():
+        pattern = _NAME if field in made else _REFERENCE
+        if not pattern.fullmatch(given):
             why = "lower-case letters, digits, and inner dots and hyphens, at most 60"
             raise errors.InvalidRequest(
                 f"{field}: {why}.", errors=(errors.FieldError(f"/{field}", "bad_format", why),)

@@ -88,3 +88,17 @@ def test_counting_takes_as_many_statements_however_many_decisions_there_are() ->
     with CaptureQueriesContext(connection) as seen:
         decision_totals()
     assert len(seen) == 2
+
+
+def test_a_long_history_is_caught_up_with_day_by_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    some_decisions()
+    aged(timedelta(days=10))
+    before = decision_totals()
+    monkeypatch.setattr("admission.totals.STEPS", 3)
+    assert decisions_count_sweep() == 2
+    for _ in range(3):
+        assert DecisionsCounted.objects.get().until < clock.db_now() - SETTLED
+        decisions_count_sweep()
+        assert decision_totals() == before
+    assert decisions_count_sweep() == 0
+    assert DecisionsCounted.objects.get().until > clock.db_now() - 2 * SETTLED

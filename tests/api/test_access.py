@@ -220,6 +220,9 @@ def test_two_keys_of_a_tenant_never_have_one_name(acme: Caller) -> None:
     assert (twice.status_code, twice.json()["code"]) == (409, "name_taken")
     assert twice.json()["errors"][0]["pointer"] == "/name"
     assert acme.post("/ssh-keys", {"name": "other", "public_key": another()}).status_code == 201
+    unnamed = [acme.post("/ssh-keys", {"public_key": another()}) for _ in range(2)]
+    assert [answer.status_code for answer in unnamed] == [201, 201]
+    assert len({answer.json()["name"] for answer in unnamed}) == 2
 
 
 def test_what_is_no_public_key_is_refused_by_name(acme: Caller) -> None:

@@ -209,6 +209,9 @@ class ProjectAllocations(TenantView):
         actor, project_id = self.actor, is_id(project)
         if actor.tenant_id is None or project_id is None or request.content_type != JSON:
             return None
+        if actor.operator:
+            # Operators are told more of an operation than its tenant.
+            return None
         tenant_id = actor.tenant_id
         try:
             given = wire.OrderIn.read(loads(request._request.body))
