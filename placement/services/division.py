@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from placement.domain.division import EXCLUSIVE, Devices, Room, Share, divided
-from placement.models import Node, Slot
+from placement.models import Claim, Node, Slot
 from placement.node_tasks import CandidateSlot, DeviceMode, TopologyReport, cpu_list, cpu_numbers
-from placement.states import SlotState
+from placement.states import LIVE, SlotState
 
 KEPT = (SlotState.APPROVED, SlotState.BLOCKED)
 
@@ -19,17 +19,26 @@ def as_approved(node: Node, report: TopologyReport) -> tuple[TopologyReport, fro
     With it the GPUs for which nothing is left. What a report says of an approved slot otherwise
     than approved is then a difference that somebody has to decide.
     """
-    slots = Slot.objects.filter(node=node, state__in=KEPT, approved_at__isnull=False)
+    rows = Slot.objects.filter(node=node, state__in=KEPT, approved_at__isnull=False)
+    # Those that are sold come first: one that is blocked yields to them.
+    slots = sorted(rows, key=lambda slot: (slot.state != SlotState.APPROVED, slot.index))
     approved = [_share_of(slot) for slot in slots]
     if not approved:
         return report, frozenset()
     seen = [share for one in report.slots if (share := _seen(one)) is not None]
-    division = divided(approved, seen, _rooms(report))
+    division = divided(approved, seen, _rooms(report), _in_use(node, slots))
     told = tuple(
         _candidate(one, division.shares[one.gpu_uuid]) if one.gpu_uuid else one
         for one in report.slots
     )
     return replace(report, slots=told), division.left_out
+
+
+def _in_use(node: Node, slots: Iterable[Slot]) -> frozenset[str]:
+    """The GPUs of slots that a live claim has; number -1 is the whole host."""
+    live = Claim.objects.filter(node_num=node.num, state__in=LIVE)
+    held = set(live.values_list("slot_index", flat=True))
+    return frozenset(slot.gpu_uuid for slot in slots if held & {slot.index, -1})
 
 
 def _rooms(report: TopologyReport) -> dict[int, Room]:
@@ -86,11 +95,11 @@ def _candidate(one: CandidateSlot, share: Share) -> CandidateSlot:
         first, *more = share.nics.ids or (None,)
         mode = DeviceMode(share.nics.mode)
         # Of a NIC that was shared, only that it was is approved.
-        nic = first if mode is DeviceMode.EXCLUSIVE else one.nic
+        nic = one.nic if mode is DeviceMode.SHARED else first
         changed = replace(changed, nic=nic, nic_mode=mode, extra_nics=tuple(filter(None, more)))
     if share.nvmes != was.nvmes:
         first, *more = share.nvmes.ids or (None,)
         mode = DeviceMode(share.nvmes.mode)
-        nvme = first if mode is DeviceMode.EXCLUSIVE else one.nvme
+        nvme = one.nvme if mode is DeviceMode.SHARED else first
         changed = replace(changed, nvme=nvme, nvme_mode=mode, extra_nvmes=tuple(filter(None, more)))
     return changed

@@ -16,11 +16,14 @@ SAID = 5
 
 
 def clashes(slots: Sequence[Slot]) -> dict[str, list[Slot]]:
-    """The devices of these slots that another of them, or an approved slot anywhere, names too."""
+    """The devices of these slots that another names too: one of them, or an approved one anywhere.
+
+    A slot that was approved and is blocked keeps its devices until it is given up.
+    """
     mine = {uid for slot in slots for uid in slot.device_uids}
+    held = Q(state=SlotState.APPROVED) | Q(state=SlotState.BLOCKED, approved_at__isnull=False)
     others = Slot.objects.select_related("node").filter(
-        Q(pk__in=[slot.pk for slot in slots]) | Q(state=SlotState.APPROVED),
-        device_uids__overlap=sorted(mine),
+        Q(pk__in=[slot.pk for slot in slots]) | held, device_uids__overlap=sorted(mine)
     )
     found: dict[str, list[Slot]] = defaultdict(list)
     for slot in others.order_by("node__name", "index"):

@@ -11,6 +11,7 @@ from gpuaas.kernel.hints import worded
 from gpuaas.kernel.transitions import advance
 from placement.domain.identity import (
     BLOCK,
+    BUNDLE_CHANGED,
     CARD_SWAPPED,
     CARD_VANISHED,
     IOMMU_SHARED,
@@ -232,7 +233,13 @@ def accept(
 
 def _as_discovered(node: Node, slot: Slot) -> dict[str, Any]:
     """The fields of the slot as the last discovery has them; its number stays."""
-    report, _ = as_approved(node, TopologyReport.from_json(node.topology))
+    report, left_out = as_approved(node, TopologyReport.from_json(node.topology))
+    if slot.gpu_uuid in left_out:
+        raise DifferenceNotAcceptable(
+            f"Other slots have all CPUs or memory beside the GPU {slot.gpu_uuid} of slot "
+            f"{slot.index}: put the card back, or give one of them up, and discover again.",
+            codes=[BUNDLE_CHANGED],
+        )
     for candidate in report.slots:
         if candidate.gpu_uuid == slot.gpu_uuid:
             return slot_fields(candidate, slot.index, node.num)

@@ -185,6 +185,12 @@ def slots_take(
             )
             continue
         slot = known.get(uuid)
+        if uuid in left_out and slot is not None and slot.approved_at is not None:
+            said.append(
+                f"slot {slot.index}: other slots have all CPUs or memory beside its GPU {uuid}; "
+                "put the card back, or give one of them up, then discover again"
+            )
+            continue
         if uuid in left_out:
             said.append(
                 f"slot {candidate.index}: approved slots have all CPUs or memory beside its GPU "
