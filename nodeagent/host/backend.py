@@ -12,6 +12,7 @@ import contextlib
 import logging
 import shutil
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,8 @@ class HostBackend:
         try:
             done = await self._helper.do(Verb.BURN_IN, "burning", 5, progress, **given)
         except (LeaseLost, TaskCancelled):
-            await self.end_burn_in(load)
+            # The request may still wait in the helper: this lease begins nothing any more either.
+            await self.end_burn_in(replace(load, lease_epoch=load.lease_epoch + 1))
             raise
         try:
             return BurnInResult.from_json(done)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +16,8 @@ from typing import Any, cast
 
 import pytest
 
-from nodeagent.backend import BackendError
+from nodeagent.backend import BackendError, LeaseLost, TaskCancelled
+from nodeagent.host.backend import HostBackend
 from nodeagent.host.config import Hook
 from nodeagent.host.hooks import Hooks
 from nodeagent.host.runtime import sessions
@@ -376,3 +379,74 @@ def test_a_load_whose_start_was_not_yet_noted_is_found_by_its_program(tmp_path: 
     assert other is not None
     # A number that belongs to somebody else meanwhile is left alone.
     assert sessions.members(Session(other.pid, other.started + 1)) == []
+
+
+def test_what_is_ended_is_the_load_of_the_leases_before_and_not_of_the_one_that_counts(
+    tmp_path: Path,
+) -> None:
+    load = burning(tmp_path, "time.sleep(60)", 60)
+    params = BurnInParams(("GPU-1",), 20, 30)
+    with load.taken(params, Unwanted("task-1", 2)):
+        load.end(Unwanted("task-1", 2))
+        assert load.runs()
+        with (
+            pytest.raises(BackendError, match="stopped"),
+            load.taken(params, Unwanted("task-1", 1)),
+        ):
+            pass
+    with load.taken(params, Unwanted("task-1", 2)):
+        assert load.runs()
+
+
+@pytest.mark.parametrize("why", [LeaseLost, TaskCancelled])
+def test_a_request_that_still_waits_in_the_helper_begins_no_load_once_its_lease_is_lost(
+    tmp_path: Path, why: type[Exception]
+) -> None:
+    load, params = burning(tmp_path, "time.sleep(60)", 60), BurnInParams(("GPU-1",), 20, 30)
+    began: list[object] = []
+
+    def begins(of: Unwanted) -> None:
+        try:
+            with load.taken(params, of):
+                began.append(of.lease_epoch)
+        except BackendError as error:
+            began.append(error.code)
+
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """The helper, which takes up a burn-in only after it was told to end it."""
+        told = json.loads(await reader.readline())
+        of = Unwanted.from_json(told["load"])
+        if told["verb"] == "burn_in":
+            waiting.append(of)
+            await reader.read()
+        else:
+            await asyncio.to_thread(load.end, of)
+            began.append("ended")
+            writer.write(b'{"done": {}}\n')
+            await writer.drain()
+        writer.close()
+
+    async def lost(step: str, percent: int) -> None:
+        """The first heartbeat is heard, the next is not taken."""
+        beats.append(step)
+        if len(beats) > 1:
+            raise why
+
+    async def runs() -> None:
+        socket = tmp_path / "helper.sock"
+        server = await asyncio.start_unix_server(answers, str(socket))
+        config = cast(Any, SimpleNamespace(socket_path=socket))
+        backend = HostBackend(config, cast(Any, None), cast(Any, None), cast(Any, None))
+        async with server:
+            with pytest.raises(why):
+                await backend.burn_in(params, lost, Unwanted("task-1", 4))
+
+    waiting: list[Unwanted] = []
+    beats: list[str] = []
+    asyncio.run(runs())
+    [of] = waiting
+    begins(of)
+    assert began == ["ended", "cancelled"]
+    # The next lease of the same task is another matter.
+    begins(Unwanted("task-1", 5))
+    assert began[-1] == 5

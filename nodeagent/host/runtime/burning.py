@@ -131,7 +131,7 @@ class BurnIn:
                 self._running()
 
     def end(self, of: Unwanted) -> None:
-        """End a task's load, and let no lease of it below this epoch begin another.
+        """End the load of a task's leases below this epoch, and let none of them begin another.
 
         On return none runs. Raises BackendError where it could not be ended in time.
         """
@@ -141,7 +141,7 @@ class BurnIn:
             while len(self._stopped) > _KEEP_STOPPED:
                 del self._stopped[next(iter(self._stopped))]
             load = self._running()
-        if load is None or load.of.task_id != of.task_id or load.of.lease_epoch > of.lease_epoch:
+        if load is None or load.of.task_id != of.task_id or load.of.lease_epoch >= of.lease_epoch:
             return
         load.stop.set()
         until = time.monotonic() + _END_S
