@@ -14,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Min, Q, QuerySet
 
 from gpuaas.kernel import clock, errors, events, ids, sweeping
 from gpuaas.kernel.actor import Actor, system
@@ -182,5 +182,7 @@ def burn_in_sweep() -> int:
 
 def _drained_hosts(resting: Collection[UUID]) -> list[UUID]:
     drains = NodeDrain.objects.filter(ended_at__isnull=True, owner=BURN_IN.as_json())
-    drains = drains.exclude(node_id__in=resting)
-    return list(drains.values_list("node_id", flat=True).distinct()[:200])
+    still = NodeTask.objects.filter(Q(state__in=OPEN) | STOPPING, kind=TaskKind.BURN_IN)
+    drains = drains.exclude(node_id__in=still.values("node_id")).exclude(node_id__in=resting)
+    found = drains.values("node_id").annotate(since=Min("created_at")).order_by("since", "node_id")
+    return [row["node_id"] for row in found[:200]]

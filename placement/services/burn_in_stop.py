@@ -15,6 +15,9 @@ from typing import Final
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, IntegerField, Value
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 
 from gpuaas.kernel import clock, events, sweeping
 from gpuaas.kernel.actor import Actor, system
@@ -116,16 +119,13 @@ def burn_in_stop_sweep() -> int:
 
 
 def _past_their_limit(resting: Collection[UUID]) -> list[UUID]:
-    now = clock.db_now()
-    rows = NodeTask.objects.filter(STOPPING, kind=TaskKind.BURN_IN, deadline_at__lt=now)
-    found = rows.exclude(pk__in=resting).order_by("deadline_at")[:200]
-    return [task.pk for task in found if _bound(task) < timedelta(0)]
-
-
-def _bound(task: NodeTask) -> timedelta:
-    """Time until a load that began at the last possible moment has reached its limit."""
-    assert task.deadline_at is not None
-    return task.deadline_at + timedelta(seconds=task.params["limit_s"]) - clock.db_now()
+    """Those whose load, begun at the last possible moment, has reached its limit."""
+    seconds = Cast(KeyTextTransform("limit_s", "params"), IntegerField())
+    limit = ExpressionWrapper(seconds * Value(timedelta(seconds=1)), output_field=DurationField())
+    over = ExpressionWrapper(F("deadline_at") + limit, output_field=DateTimeField())
+    rows = NodeTask.objects.filter(STOPPING, kind=TaskKind.BURN_IN).exclude(pk__in=resting)
+    found = rows.alias(over=over).filter(over__lt=clock.db_now()).order_by("over", "pk")
+    return list(found.values_list("pk", flat=True)[:200])
 
 
 def _limit_reached(task_id: UUID) -> bool:

@@ -16,6 +16,7 @@ from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import Base
 from placement.models import Image, NodeFamily, Pool
+from placement.selectors.readiness_terms import EVERY
 from tenants.errors import NameTaken
 
 M = TypeVar("M", bound=Base)
@@ -74,6 +75,8 @@ def family_create(
     """A new kind of hosts, of so many slots each. Raises NameTaken, and InvalidRequest."""
     if not 1 <= slots <= MOST_SLOTS:
         raise _refused("slots", f"1 to {MOST_SLOTS}")
+    if name == EVERY:
+        raise _refused("name", f"{EVERY} means every family where terms of readiness are set")
     row = NodeFamily(
         name=_name_or_refuse(name), title=title or name, gpu_model=gpu_model, slots=slots
     )

@@ -54,6 +54,7 @@ def test_all_that_a_new_platform_needs_is_made_on_the_page(fleet: Fleet) -> None
         ("family", FAMILY, "slots", "63"),
         ("family", FAMILY, "slots", "\u0661"),
         ("family", FAMILY, "name", "h100x8"),
+        ("family", FAMILY, "name", "any"),
         ("pool", POOL, "name", "default"),
         ("pool", POOL, "name", "-west"),
         ("pool", POOL, "reason", ""),

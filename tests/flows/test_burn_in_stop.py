@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 from django.db import connections
 
-from gpuaas.kernel import clock
+from gpuaas.kernel import clock, ids
 from gpuaas.kernel.models import Event
 from nodeagent.simhost.agent import SimAgent
 from placement.errors import NodeStateRefused, SkuUnavailable
 from placement.models import NodeTask, TaskObservation
+from placement.services.burn_in import _drained_hosts, burn_in_sweep
 from placement.services.burn_in_stop import burn_in_stop, burn_in_stop_sweep
 from tests.builders import OPERATOR
 from tests.flows.test_burn_in import drained, fresh, known, order
@@ -210,3 +211,29 @@ def test_a_host_that_is_never_heard_again_is_waited_for_until_the_loads_own_limi
     # What the host itself reports still counts.
     stage.rounds(1)
     assert not stage.fresh().schedulable
+
+
+def test_many_silent_hosts_with_long_limits_hide_none_whose_limit_is_reached(stage: Stage) -> None:
+    task = order(stage)
+    stage.process(dies_in_the_middle)
+    stop(stage)
+    now = clock.db_now()
+    NodeTask.objects.filter(pk=task.pk).update(
+        deadline_at=now - timedelta(hours=1), params={**task.params, "limit_s": 60}
+    )
+    stopped = {"node": stage.node, "kind": task.kind, "state": "cancelled", "lease_epoch": 1}
+    long = {**task.params, "limit_s": 200_000}
+    late = now - timedelta(hours=2)
+    NodeTask.objects.bulk_create(
+        NodeTask(id=ids.new_id(), params=long, deadline_at=late, **stopped) for _ in range(200)
+    )
+    assert (burn_in_stop_sweep(), fresh(task).ended_at is None) == (1, False)
+    assert shown_by(task) == ["its own limit"]
+
+
+def test_many_burn_ins_that_run_hide_no_host_whose_drain_is_left(stage: Stage) -> None:
+    task = order(stage)
+    assert _drained_hosts([]) == []
+    NodeTask.objects.filter(pk=task.pk).update(state="failed", ended_at=clock.db_now())
+    assert _drained_hosts([]) == [stage.node.pk]
+    assert (burn_in_sweep(), drained(stage), _drained_hosts([])) == (1, [], [])

@@ -230,7 +230,7 @@ def test_a_card_that_moves_to_another_numa_node_gets_nothing_that_is_there_anoth
     rooms = {0: Room(frozenset(range(32)), 200), 1: Room(frozenset(range(32, 64)), 200)}
     found = divided([was, b, c], [now, b, c], rooms)
     assert (found.shares["A"].cpus, found.shares["A"].memory) == (frozenset(), 0)
-    assert (found.shares["B"], found.shares["C"], found.left_out) == (b, c, {"A"})
+    assert (found.shares["B"], found.shares["C"], found.left_out) == (b, c, frozenset({"A"}))
     # With C given up there is room for it.
     found = divided([was, b], [now, b], rooms)
     assert (found.shares["A"], found.left_out) == (now, frozenset())
