@@ -58,6 +58,7 @@ def pages_of(scene: Scene) -> dict[str, list[tuple[str, str]]]:
             ("c-terms", "/console/placement-terms/"),
             ("c-terms-one", "/console/placement-terms/sku/h100.slice/"),
             ("c-scoring", "/console/scoring/"),
+            ("c-retention", "/console/retention/"),
             ("c-decisions", "/console/decisions/"),
             ("c-request", f"/console/requests/{scene.running.request_id}/"),
             ("c-stock", "/console/stock/"),
