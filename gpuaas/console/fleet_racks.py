@@ -66,10 +66,11 @@ def _rack(
     name = place_words(cells[0].node)
     place = {one: part or NOWHERE for one, part in zip(PLACES, at, strict=True)}
     said = ", ".join(told) or "no GPU known yet"
+    many = f"{hosts} host{'' if hosts == 1 else 's'}"
     return RackTiles(
         zone=at[0] or "no zone given",
-        name=f"{name} · {hosts}",
+        name=f"{name} · {many}",
         href=address({**params, **place}),
-        words=f"{name}, {hosts} hosts: {said}",
+        words=f"{name}, {many}: {said}",
         drawn=mark_safe("".join(drawn)),
     )
