@@ -30,7 +30,8 @@ class Problems:
     EVERY_S = 1.0
     RETRY_SHARED_S = 10.0
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: str = KEY) -> None:
+        self._key = key
         self._lock = threading.Lock()
         self._waiting: Counter[Kind] = Counter()
         self._shared: Counter[Kind] = Counter()
@@ -53,7 +54,7 @@ class Problems:
         """All that were counted; never raises."""
         self._hand_on()
         try:
-            kept = self._client.hgetall(KEY)
+            kept = self._client.hgetall(self._key)
         except (redis.RedisError, OSError):
             kept = None
         with self._lock:
@@ -82,7 +83,7 @@ class Problems:
             return
         try:
             for code, status in sorted(taken):
-                self._client.hincrby(KEY, f"{code} {status}", taken[code, status])
+                self._client.hincrby(self._key, f"{code} {status}", taken[code, status])
                 del taken[code, status]
         except (redis.RedisError, OSError) as error:
             log.info("problems wait for Valkey: %s", type(error).__name__)

@@ -8,19 +8,25 @@ from django.conf import settings
 
 from gpuaas.api import answered
 from gpuaas.api.answered import Problems
+from gpuaas.kernel import ids
 from tests.api.client import Caller, caller_of, order_body
 from tests.builders import a_catalogue, a_host, a_tenant
 from tests.flows.everywhere import metrics
 
 pytestmark = pytest.mark.django_db
+KEY = f"gpuaas:test:problems:{ids.new_id()}"
+
+
+def counting() -> Problems:
+    """What one process counts."""
+    return Problems(settings.CONFIG.redis_url, KEY)
 
 
 @pytest.fixture(autouse=True)
 def none_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts of this test alone."""
-    monkeypatch.setattr(answered, "KEY", "gpuaas:test:problems")
-    redis.Redis.from_url(settings.CONFIG.redis_url).delete(answered.KEY)
-    monkeypatch.setattr(answered, "problems", Problems(settings.CONFIG.redis_url))
+    """Counts of this test alone: what other tests counted is handed on elsewhere."""
+    redis.Redis.from_url(settings.CONFIG.redis_url).delete(KEY)
+    monkeypatch.setattr(answered, "problems", counting())
 
 
 @pytest.fixture
@@ -55,7 +61,7 @@ def test_what_was_answered_well_is_not_counted(acme: Caller) -> None:
 
 
 def test_processes_count_together() -> None:
-    processes = [Problems(settings.CONFIG.redis_url) for _ in range(3)]
+    processes = [counting() for _ in range(3)]
     for one in processes:
         for _ in range(4):
             one.add("quota_exceeded", 403)
@@ -67,23 +73,23 @@ def test_processes_count_together() -> None:
 def test_without_a_broker_a_process_tells_what_it_counted_and_hands_it_on_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lonely = Problems("redis://127.0.0.1:1/0")
+    lonely = Problems("redis://127.0.0.1:1/0", KEY)
     for _ in range(5):
         lonely.add("not_found", 404)
     assert lonely.read()["not_found", 404] == 5
-    there = Problems(settings.CONFIG.redis_url)
+    there = counting()
     monkeypatch.setattr(lonely, "_client", there._client)
     assert lonely.read()["not_found", 404] == 5
-    assert Problems(settings.CONFIG.redis_url).read()["not_found", 404] == 5
+    assert counting().read()["not_found", 404] == 5
 
 
 def test_while_the_broker_is_away_the_last_known_counts_stand(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one = Problems(settings.CONFIG.redis_url)
+    one = counting()
     for _ in range(7):
         one.add("not_found", 404)
     assert one.read()["not_found", 404] == 7
-    monkeypatch.setattr(one, "_client", Problems("redis://127.0.0.1:1/0")._client)
+    monkeypatch.setattr(one, "_client", Problems("redis://127.0.0.1:1/0", KEY)._client)
     one.add("not_found", 404)
     assert one.read()["not_found", 404] == 8
