@@ -37,8 +37,7 @@ def page(
     ``fields.Dated`` takes is heeded here. ``render`` makes the items of the page's rows.
     Raises CursorInvalid.
     """
-    filters = {key: value for key, value in query.items() if key not in {"limit", "cursor"}}
-    bound = json.dumps([name, filters], sort_keys=True, default=str)
+    bound = _bound(query, name)
     limit = limit_of(query)
     cursor = str(query.get("cursor") or "")
     if query.get("ordering") == "created_at":
@@ -61,13 +60,18 @@ def part(items: Sequence[Any], *, query: Mapping[str, Any], name: str) -> dict[s
 
     Raises CursorInvalid.
     """
-    filters = {key: value for key, value in query.items() if key not in {"limit", "cursor"}}
-    bound = json.dumps([name, filters], sort_keys=True, default=str)
+    bound = _bound(query, name)
     cursor = str(query.get("cursor") or "")
     first = int(_open(cursor, bound, 1)[0]) if cursor else 0
     end = first + limit_of(query) if query.get("limit") else len(items)
     following = _seal([str(end)], bound) if end < len(items) else ""
     return {"items": list(items[first:end]), "next": following}
+
+
+def _bound(query: Mapping[str, Any], name: str) -> str:
+    """What a cursor is good for: this list with these filters."""
+    filters = {key: value for key, value in query.items() if key not in {"limit", "cursor"}}
+    return json.dumps([name, filters], sort_keys=True, default=str)
 
 
 def limit_of(query: Mapping[str, Any]) -> int:

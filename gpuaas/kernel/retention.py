@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.contrib.sessions.models import Session
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import QuerySet
 
 from gpuaas.kernel import clock, errors, events, idempotency
@@ -21,6 +21,7 @@ from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import RetentionRule
 from gpuaas.kernel.models.events import Delivery
 from gpuaas.kernel.scope import platform_scope
+from gpuaas.kernel.sweeping import raise_if_lost
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ def retention_set(*, name: str, days: int, reason: str, actor: Actor) -> Retenti
 def over_now(kept: Kept) -> int:
     """How many rows of a kind are to go with the next sweeps."""
     with platform_scope():
-        return _kinds[kept.name](clock.db_now() - timedelta(days=kept.days)).count()
+        return _over(kept).count()
 
 
 def sweep() -> dict[str, int]:
@@ -106,8 +107,7 @@ def sweep() -> dict[str, int]:
         try:
             gone[kept.name] = _forgotten(kept)
         except (OperationalError, InterfaceError) as busy:
-            if not connection.is_usable():
-                raise
+            raise_if_lost(busy)
             log.info("rows of %s stay for now: %s", kept.name, type(busy).__name__)
         except Exception:
             # Its rows stay; the other kinds have nothing to do with it.
@@ -117,7 +117,12 @@ def sweep() -> dict[str, int]:
 
 def _forgotten(kept: Kept) -> int:
     with platform_scope():
-        return _removed(_kinds[kept.name](clock.db_now() - timedelta(days=kept.days)))
+        return _removed(_over(kept))
+
+
+def _over(kept: Kept) -> QuerySet[Any]:
+    """The rows of a kind that have been over for its days."""
+    return _kinds[kept.name](clock.db_now() - timedelta(days=kept.days))
 
 
 def _removed(over: QuerySet[Any]) -> int:

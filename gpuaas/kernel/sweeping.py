@@ -15,7 +15,13 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import (
+    DatabaseError,
+    InterfaceError,
+    OperationalError,
+    connection,
+    transaction,
+)
 from django.db.models import F
 
 from gpuaas.kernel import clock
@@ -95,7 +101,7 @@ class _Turn:
         try:
             return self._done(some)
         except Exception as broken:
-            _raise_if_lost(broken)
+            raise_if_lost(broken)
             kind = type(broken).__name__
             log.info("sweep %s: %s in %d together; one by one", self.sweep, kind, len(some))
         return None
@@ -110,15 +116,16 @@ class _Turn:
             if subject in set(self.find([])):
                 _rest(self.sweep, subject, refused)
         except (OperationalError, InterfaceError) as busy:
-            _raise_if_lost(busy)
+            raise_if_lost(busy)
             log.info("sweep %s passes over %s: %s", self.sweep, subject, type(busy).__name__)
         except Exception as broken:
             _rest(self.sweep, subject, broken)
         return 0
 
 
-def _raise_if_lost(error: Exception) -> None:
-    if isinstance(error, OperationalError | InterfaceError) and not connection.is_usable():
+def raise_if_lost(error: Exception) -> None:
+    """Raise what came of a lost connection: nothing else can be done on it either."""
+    if isinstance(error, DatabaseError | InterfaceError) and not connection.is_usable():
         raise error
 
 

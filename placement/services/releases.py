@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import DatabaseError, InterfaceError, connection, transaction
+from django.db import connection, transaction
 
 from gpuaas.kernel import clock, errors, events, ids, prepared, told, workflow
 from gpuaas.kernel.actor import Actor
@@ -17,6 +17,7 @@ from gpuaas.kernel.hub import CHANNEL
 from gpuaas.kernel.lifecycle import Lifecycle
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.models.work import RUN
+from gpuaas.kernel.sweeping import raise_if_lost
 from placement.services.bundle import as_json
 from placement.states import ALLOCATION, CLAIM, LIVE, TASK, AllocationState, Outcome
 
@@ -234,13 +235,13 @@ def releases_each(leaving: Iterable[Leaving]) -> int:
         try:
             begun += _begun(batch)
         except Exception as error:
-            _raise_if_lost(error)
+            raise_if_lost(error)
             log.warning("a batch of %d releases broke: %s", len(batch), type(error).__name__)
             for one in batch:
                 try:
                     begun += _begun([one])
                 except Exception as cause:
-                    _raise_if_lost(cause)
+                    raise_if_lost(cause)
                     log.exception("allocation %s could not be released", one.allocation_id)
                     broke = broke or cause
     if broke is not None:
@@ -251,8 +252,3 @@ def releases_each(leaving: Iterable[Leaving]) -> int:
 def _begun(batch: Sequence[Leaving]) -> int:
     with transaction.atomic():
         return sum(left.begun for left in releases_begin(batch))
-
-
-def _raise_if_lost(error: Exception) -> None:
-    if isinstance(error, DatabaseError | InterfaceError) and not connection.is_usable():
-        raise error

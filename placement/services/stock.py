@@ -17,6 +17,7 @@ from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import Base
 from placement.models import Image, NodeFamily, Pool
 from placement.selectors.readiness_terms import EVERY
+from tenants.domain.names import SHELF_NAME, SHELF_RULE
 from tenants.errors import NameTaken
 
 M = TypeVar("M", bound=Base)
@@ -24,7 +25,6 @@ MACHINES: Final = ("gpu_slice", "baremetal")
 """What an image may start: a machine on slots, parts included, or a whole host."""
 MOST_SLOTS: Final = 62
 """Slots of a host at most: its free ones are kept as bits of one number."""
-_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,58}[a-z0-9])?")
 _ACCOUNT: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
@@ -35,8 +35,8 @@ def _refused(field: str, why: str) -> errors.InvalidRequest:
 
 
 def _name_or_refuse(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise _refused("name", "lower-case letters, digits, and inner dots and hyphens, at most 60")
+    if not SHELF_NAME.fullmatch(name):
+        raise _refused("name", SHELF_RULE)
     return name
 
 

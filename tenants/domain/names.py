@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Final
 
 MAX_LENGTH = 120
+SHELF_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,58}[a-z0-9])?")
+"""How SKUs, classes, pools, families and images are called: in addresses and agents' settings."""
+SHELF_RULE: Final = "lower-case letters, digits, and inner dots and hyphens, at most 60"
 MOST_MARKS = 4
 _OVERRIDES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
 _REFUSED = frozenset({"Cc", "Cs", "Co", "Zl", "Zp"})

@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from gpuaas.kernel import errors, events
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
+from tenants.domain.names import SHELF_NAME, SHELF_RULE
 from tenants.errors import NameTaken, SkuUnknown
 from tenants.models import PARTS, ResourceClass, Shape, Sku, SkuPrice
 
@@ -25,7 +26,6 @@ def sku_named(name: str) -> Sku:
 PART_ISOLATION: Final = {"mig": "mig", "gpu_share": "shared"}
 """What a part isolates from those beside it on its GPU."""
 MOST_MIB: Final = 2**31 - 1
-_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,58}[a-z0-9])?")
 _REFERENCE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,58}[A-Za-z0-9])?")
 
 
@@ -59,11 +59,11 @@ def _named_or_refuse(
     if not ResourceClass.objects.filter(name=resource_class).exists():
         made["resource_class"] = resource_class
     for field, given in (made | references).items():
-        pattern = _NAME if field in made else _REFERENCE
+        pattern = SHELF_NAME if field in made else _REFERENCE
         if not pattern.fullmatch(given):
-            why = "lower-case letters, digits, and inner dots and hyphens, at most 60"
             raise errors.InvalidRequest(
-                f"{field}: {why}.", errors=(errors.FieldError(f"/{field}", "bad_format", why),)
+                f"{field}: {SHELF_RULE}.",
+                errors=(errors.FieldError(f"/{field}", "bad_format", SHELF_RULE),),
             )
     if slots_max < slots_min:
         raise errors.InvalidRequest(

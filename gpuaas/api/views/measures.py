@@ -14,9 +14,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from gpuaas.kernel import clock
-from gpuaas.kernel.models import WorkflowRun
-from gpuaas.kernel.models.work import ENDED
+from gpuaas.kernel import clock, workflow
 from placement.models import GpuDevice, Node
 from placement.states import NodeState
 from tenants.models import QuotaCounter, Sku
@@ -99,7 +97,7 @@ def _stuck() -> Metric:
     stuck = GaugeMetricFamily(
         "gpuaas_workflow_stuck", "Runs that go on beyond their deadline", labels=["workflow"]
     )
-    late = WorkflowRun.objects.exclude(state__in=ENDED).filter(deadline_at__lt=clock.db_now())
+    late = workflow.standing().filter(deadline_at__lt=clock.db_now())
     for kind, count in late.values_list("kind").annotate(n=Count("pk")).order_by("kind"):
         stuck.add_metric([kind], count)
     return stuck

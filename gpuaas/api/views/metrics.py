@@ -22,10 +22,9 @@ from gpuaas.api import answered
 from gpuaas.api.base import OperatorView
 from gpuaas.api.permissions import Rule, admit
 from gpuaas.api.views.measures import measures
-from gpuaas.kernel import clock
+from gpuaas.kernel import clock, workflow
 from gpuaas.kernel.errors import PermissionDenied
-from gpuaas.kernel.models import Delivery, SweepFault, WorkflowRun
-from gpuaas.kernel.models.work import ENDED
+from gpuaas.kernel.models import Delivery, SweepFault
 from gpuaas.kernel.notify import hub
 from placement import selectors
 from placement.domain.part_stranding import PART_CAUSES
@@ -223,9 +222,7 @@ class Collector:
         family = GaugeMetricFamily(
             "gpuaas_workflow_runs", "Runs that have not ended", labels=["workflow", "state"]
         )
-        # A run that has not ended is due some time: of these there is an index.
-        standing = WorkflowRun.objects.filter(due_at__isnull=False).exclude(state__in=ENDED)
-        rows = standing.values_list("kind", "state")
+        rows = workflow.standing().values_list("kind", "state")
         for kind, state, count in rows.annotate(n=Count("pk")).order_by("kind", "state"):
             family.add_metric([kind, state], count)
         return family

@@ -34,8 +34,8 @@ class RetentionForm(ReasonForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        kinds = [(kept.name, kept.name.replace("_", " ")) for kept in retention_list()]
-        self.fields["name"] = forms.ChoiceField(label="Rows", choices=kinds)
+        name: Any = self.fields["name"]
+        name.choices = [(kept.name, kept.name.replace("_", " ")) for kept in retention_list()]
         self.order_fields(["name", "days", "reason"])
 
 

@@ -14,13 +14,13 @@ from django.shortcuts import redirect
 from gpuaas.console.acts import ReasonForm
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import errors
-from gpuaas.kernel.actor import Actor
 from gpuaas.ui.amounts import Money, Units, Whole
 from gpuaas.ui.forms import text_in
 from gpuaas.ui.frame import Crumb
 from placement.models import Image
 from placement.selectors import family_list, pool_list
 from placement.services import stock
+from tenants.domain.names import SHELF_NAME
 from tenants.models import Shape
 from tenants.selectors import sku_list
 from tenants.services import catalogue
@@ -32,7 +32,7 @@ MACHINES = (("gpu_slice", "machines on slots"), ("baremetal", "whole hosts"))
 def _name(help_text: str = "") -> forms.RegexField:
     said = "Lower-case letters, digits, and inner dots and hyphens. For good."
     return forms.RegexField(
-        r"\A[a-z0-9](?:[a-z0-9.-]{0,58}[a-z0-9])?\Z",
+        rf"\A{SHELF_NAME.pattern}\Z",
         label="Name",
         max_length=60,
         help_text=f"{help_text} {said}".strip(),
@@ -137,12 +137,8 @@ class Noun:
     said: str
 
 
-def _sku(*, actor: Actor, **given: Any) -> object:
-    return catalogue.sku_create(actor=actor, **given)
-
-
 NOUNS: dict[str, Noun] = {
-    "sku": Noun(SkuForm, _sku, "is drafted; publish it to sell it."),
+    "sku": Noun(SkuForm, catalogue.sku_create, "is drafted; publish it to sell it."),
     "family": Noun(FamilyForm, stock.family_create, "is a family that hosts can be approved as."),
     "pool": Noun(PoolForm, stock.pool_create, "is a pool."),
     "image": Noun(ImageForm, stock.image_create, "is offered."),

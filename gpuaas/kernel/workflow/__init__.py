@@ -36,6 +36,7 @@ from gpuaas.kernel.workflow.runs import (
     nudge,
     progress,
     signal,
+    standing,
     start,
     topic_of,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "register",
     "registered",
     "signal",
+    "standing",
     "start",
     "sweep",
     "topic_of",

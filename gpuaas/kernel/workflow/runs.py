@@ -11,6 +11,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import DatabaseError, transaction
+from django.db.models import QuerySet
 
 from gpuaas.kernel import clock, errors, ids, notify, nudges
 from gpuaas.kernel.actor import Actor
@@ -93,6 +94,12 @@ def nudge(*run_ids: UUID) -> None:
     """Hint that runs are due. Never blocks and never fails: the sweep finds them anyway."""
     for start in range(0, len(run_ids), AT_ONCE):
         nudges.send(DRIVE_TASK, *map(str, run_ids[start : start + AT_ONCE]))
+
+
+def standing() -> QuerySet[WorkflowRun]:
+    """Runs that have not ended. Each is due some time: of these there is an index, while those
+    that have ended become ever more."""
+    return WorkflowRun.objects.filter(due_at__isnull=False).exclude(state__in=ENDED)
 
 
 def signal(run_id: UUID) -> None:
