@@ -29,6 +29,8 @@ _OF_ONE: Final = (
     " CROSS JOIN LATERAL"
     " (SELECT n.* FROM placement_node n WHERE n.num = one.node_num OFFSET 0) AS n"
 )
+# A board and a state are asked for as ranges, and named in the order, so that no other index has
+# that order.
 _MIG: Final = (
     _COLUMNS
     + """
@@ -37,18 +39,19 @@ _MIG: Final = (
        SELECT k.node_num FROM placement_cutslot k
         WHERE"""
     + _HOME
-    + "k.cut = 'mig' AND k.board = level.board AND k.state = level.state"
+    + """k.cut = 'mig' AND k.board = level.board
+          AND k.state >= level.state AND k.state <= level.state"""
     + _HOST_FITS
     + """
-        ORDER BY k.node_num LIMIT %(limit)s::int + %(skip)s::int) AS one
+        ORDER BY k.state, k.node_num LIMIT %(limit)s::int + %(skip)s::int) AS one
 """
     + _OF_ONE
     + """
  WHERE level.board = ANY (ARRAY(
            SELECT b FROM unnest(%(names)s::text[]) b
-            WHERE EXISTS (SELECT FROM placement_cutslot k WHERE"""
+            WHERE (SELECT true FROM placement_cutslot k WHERE"""
     + _HOME
-    + """k.cut = 'mig' AND k.board = b)))
+    + """k.cut = 'mig' AND k.board >= b AND k.board <= b ORDER BY k.board LIMIT 1)))
  LIMIT %(limit)s::int OFFSET %(skip)s::int
 """
 )
@@ -109,7 +112,7 @@ def part_candidates(
     Each place has all cut slots of its node.
     """
     params = {**_params(where, want, ask), "limit": limit, "skip": skip}
-    rows = prepared.rows(_MIG if ask.kind == MIG else _SHARE, params)
+    rows = prepared.rows_in_index_order(_MIG if ask.kind == MIG else _SHARE, params)
     places: dict[int, Place] = {}
     for row in rows:
         place = _place(row)
