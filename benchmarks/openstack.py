@@ -1,8 +1,13 @@
 """How does OpenStack Placement run beside us?  Same PostgreSQL, same server, from its own docs.
 
 Set up as its installation guide says: a database, ``placement-manage db sync``, the WSGI
-application ``placement.wsgi.api``. Nodes are resource providers with an inventory of 8 units,
-put into its tables set-based as ours are; searches and claims go over its HTTP API.
+application ``placement.wsgi.api``. Nodes are resource providers of 8 slots, put into its tables
+set-based as ours are; searches and claims go over its HTTP API.
+
+It is asked in two ways. ``FULL`` asks for what our claim decides, in the form of its own load test
+(gate/perfload-runner.sh in its repository): a slot's GPU, CPUs, memory and disk, in an aggregate
+(our pool), with a trait (our family), and all that fits. ``LEAN`` is the least that it can be
+asked: one inventory, 20 candidates.
 """
 
 from __future__ import annotations
@@ -24,8 +29,21 @@ from gpuaas.embedded import processes
 DATABASE = ROLE = "placement"
 UNITS = 8
 CLASS = "VGPU"
+SLOT = {CLASS: 1, "VCPU": 24, "MEMORY_MB": 250_000, "DISK_GB": 3_500}
+"""What a slot is: an eighth of a usual host of eight GPUs."""
+POOL, FAMILY = "8d0b3f7c-52f1-4e35-9a8c-6f0e6c3b3a11", "CUSTOM_H100"
+FULL, LEAN = "full", "lean"
+LEAN_LIMIT = 20
 VERSION = "placement 1.36"
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": VERSION}
+
+
+def search(way: str, slots: int) -> str:
+    """The path that finds candidates for so many slots of a node."""
+    if way == LEAN:
+        return f"/allocation_candidates?resources={CLASS}:{slots}&limit={LEAN_LIMIT}"
+    amounts = ",".join(f"{name}:{of_one * slots}" for name, of_one in SLOT.items())
+    return f"/allocation_candidates?resources={amounts}&member_of={POOL}&required={FAMILY}"
 
 
 @dataclass
@@ -35,32 +53,54 @@ class Placement:
     url: str
     rows: psycopg.Connection[tuple[Any, ...]]
 
-    def load(self, nodes: int) -> None:
-        """So many empty nodes, and nothing else."""
+    def load(self, nodes: int, way: str = LEAN) -> None:
+        """So many empty nodes, and nothing else, as a way of asking needs them."""
         self.rows.execute(
-            "TRUNCATE allocations, consumers, inventories, resource_providers RESTART IDENTITY "
-            "CASCADE"
+            "TRUNCATE allocations, consumers, inventories, resource_provider_traits, "
+            "resource_provider_aggregates, placement_aggregates, resource_providers "
+            "RESTART IDENTITY CASCADE"
         )
         self.rows.execute(
             "INSERT INTO resource_providers (uuid, name, generation, root_provider_id) "
             "SELECT gen_random_uuid()::text, 'node-' || g, 1, g FROM generate_series(1, %s) AS g",
             [nodes],
         )
+        classes = {CLASS: 1} if way == LEAN else SLOT
         self.rows.execute(
             "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, "
             "min_unit, max_unit, step_size, allocation_ratio) "
-            "SELECT p.id, c.id, %s, 0, 1, %s, 1, 1.0 "
-            "FROM resource_providers p, resource_classes c WHERE c.name = %s",
-            [UNITS, UNITS, CLASS],
+            "SELECT p.id, c.id, v.total, 0, 1, v.total, 1, 1.0 FROM resource_providers p, "
+            "unnest(%s::text[], %s::int[]) AS v(name, total) JOIN resource_classes c USING (name)",
+            [list(classes), [of_one * UNITS for of_one in classes.values()]],
         )
+        if way == FULL:
+            self._in_one_pool()
         if nodes > 1:
             self.rows.execute("VACUUM ANALYZE")
+
+    def _in_one_pool(self) -> None:
+        """Every node in one aggregate, with one trait."""
+        self.rows.execute(
+            "INSERT INTO traits (name) VALUES (%s) ON CONFLICT (name) DO NOTHING", [FAMILY]
+        )
+        self.rows.execute("INSERT INTO placement_aggregates (uuid) VALUES (%s)", [POOL])
+        self.rows.execute(
+            "INSERT INTO resource_provider_traits (resource_provider_id, trait_id) "
+            "SELECT p.id, t.id FROM resource_providers p, traits t WHERE t.name = %s",
+            [FAMILY],
+        )
+        self.rows.execute(
+            "INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) "
+            "SELECT p.id, a.id FROM resource_providers p, placement_aggregates a"
+        )
 
     def most_used(self) -> int:
         """Units of the fullest node, as its own table has them."""
         row = self.rows.execute(
-            "SELECT coalesce(max(used), 0) FROM (SELECT sum(used) AS used FROM allocations "
-            "GROUP BY resource_provider_id) AS nodes"
+            "SELECT coalesce(max(used), 0) FROM (SELECT sum(a.used) AS used FROM allocations a "
+            "JOIN resource_classes c ON c.id = a.resource_class_id AND c.name = %s "
+            "GROUP BY a.resource_provider_id) AS nodes",
+            [CLASS],
         ).fetchone()
         return int(row[0]) if row else 0
 

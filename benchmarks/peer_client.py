@@ -19,8 +19,6 @@ from uuid import uuid4
 
 from benchmarks import names, openstack, peers, slurm
 
-RANDOM_OF = 20
-"""Among how many candidates a client of Placement picks: two that pick the same one collide."""
 Answer = tuple[int, dict[str, Any]]
 
 
@@ -41,12 +39,12 @@ class Http:
 
 
 def claim_at_placement(ask: dict[str, Any]) -> Callable[[], str | None]:
-    """Search candidates, pick one, claim it, as Placement's clients do."""
+    """Search candidates, pick one of them, claim it, as Placement's clients do."""
     http = Http(ask["url"])
 
     def once() -> str | None:
-        path = f"/allocation_candidates?resources={openstack.CLASS}:{ask['slots']}"
-        status, found = http.call("GET", f"{path}&limit={RANDOM_OF}", openstack.HEADERS)
+        path = openstack.search(ask["asks"], ask["slots"])
+        status, found = http.call("GET", path, openstack.HEADERS)
         if status != 200:
             raise RuntimeError(f"Placement's search answered {status}: {found}")
         if not found["allocation_requests"]:
