@@ -51,6 +51,10 @@ class BackendError(Exception):
         self.evidence = evidence
 
 
+class HostUnknown(Exception):
+    """What is on the host cannot be told now. Unknown is not absent: then nothing is reported."""
+
+
 class TaskCancelled(Exception):
     """The control plane, or a release of the same allocation, asks this work to end."""
 

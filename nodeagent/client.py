@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from nodeagent.answers import Answer, cause_of, refusal_in
 from nodeagent.clock import Clock
 from nodeagent.identity import AgentHome, Identity
 from nodeagent.protocol import (
@@ -18,6 +19,7 @@ from nodeagent.protocol import (
     HEADER_SEQUENCE,
     HEADER_SIGNATURE,
     HEADER_TIMESTAMP,
+    MAX_BODY_BYTES,
     CompleteRequest,
     FailRequest,
     HeartbeatAnswer,
@@ -39,6 +41,8 @@ from nodeagent.protocol import (
 from nodeagent.signing import sign
 
 _CORRECTIONS = 3
+# For one request and its whole answer: one that comes in drops never ends by itself.
+_MOST_S = 60.0
 _Answer = TypeVar("_Answer", bound=Message)
 
 
@@ -47,14 +51,27 @@ class Unreachable(Exception):
 
 
 class Refused(Exception):
-    """The control plane answered with a problem. retry_after: seconds, when it says so."""
+    """The control plane answered with a problem. retry_after: seconds, when it says so.
 
-    def __init__(self, status: int, problem: Problem, retry_after: float | None = None) -> None:
-        super().__init__(f"{status} {problem.code}")
+    foreign: the answer is not in the control plane's form. A proxy between us, or one that stands
+    in for it while it is away, has said so, and knows nothing of what was asked.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        problem: Problem,
+        retry_after: float | None = None,
+        *,
+        foreign: bool = False,
+    ) -> None:
+        said = "not by the control plane" if foreign else problem.detail[:300]
+        super().__init__(f"{status} {problem.code}" + (f": {said}" if said else ""))
         self.status = status
         self.code = problem.code
         self.problem = problem
         self.retry_after = retry_after
+        self.foreign = foreign
 
     @property
     def passing(self) -> bool:
@@ -63,13 +80,25 @@ class Refused(Exception):
 
 
 class ControlPlane:
-    """One node's connection. Requests go out one after the other, since sequences must rise."""
+    """One node's connection. Requests go out one after the other, since sequences must rise.
 
-    def __init__(self, http: httpx.AsyncClient, server: str, home: AgentHome, clock: Clock) -> None:
+    most_s: how long one request may take with its whole answer.
+    """
+
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        server: str,
+        home: AgentHome,
+        clock: Clock,
+        *,
+        most_s: float = _MOST_S,
+    ) -> None:
         self._http = http
         self._server = server.rstrip("/")
         self._home = home
         self._clock = clock
+        self._most_s = most_s
         self._turn = asyncio.Lock()
         self._offset = 0.0
 
@@ -116,17 +145,17 @@ class ControlPlane:
         """Send a result (verb `complete` or `fail`). Raises Unreachable or Refused."""
         message = CompleteRequest if verb == "complete" else FailRequest
         request: Message = message.from_json(body)
-        await self._signed("POST", f"{API_PREFIX}/tasks/{task_id}/{verb}", request)
+        _taken(await self._signed("POST", f"{API_PREFIX}/tasks/{task_id}/{verb}", request))
 
     async def observed(self, report: ObservedReport) -> None:
         """Send what is on the host. Raises Unreachable or Refused."""
-        await self._signed("PUT", f"{API_PREFIX}/nodes/self/observed", report)
+        _taken(await self._signed("PUT", f"{API_PREFIX}/nodes/self/observed", report))
 
     async def telemetry(self, report: TelemetryReport) -> None:
         """Send what was measured. Raises Unreachable or Refused."""
-        await self._signed("POST", f"{API_PREFIX}/nodes/self/telemetry", report)
+        _taken(await self._signed("POST", f"{API_PREFIX}/nodes/self/telemetry", report))
 
-    async def _signed(self, method: str, path: str, message: Message) -> httpx.Response:
+    async def _signed(self, method: str, path: str, message: Message) -> Answer:
         """Sign and send; a rejected sequence or clock is corrected from the answer and tried again.
 
         Each try is a new message with a new sequence, so a repeated request can never be taken for
@@ -168,36 +197,51 @@ class ControlPlane:
             return True
         return False
 
-    async def _send(
-        self, method: str, path: str, body: bytes, headers: dict[str, str]
-    ) -> httpx.Response:
+    async def _send(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         try:
-            response = await self._http.request(
-                method, self._server + path, content=body, headers=headers
-            )
-        except (httpx.HTTPError, httpx.StreamError, OSError) as error:
-            raise Unreachable(type(error).__name__) from error
-        if response.status_code >= 400:
-            raise _refusal(response)
-        return response
+            async with asyncio.timeout(self._most_s):
+                answer = await self._ask(method, path, body, headers)
+        except TimeoutError as error:
+            detail = f"no whole answer within {self._most_s:g} seconds"
+            raise Unreachable(detail) from error
+        except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as error:
+            raise Unreachable(cause_of(error)) from error
+        if answer.status >= 400:
+            problem, after, foreign = refusal_in(answer)
+            raise Refused(answer.status, problem, after, foreign=foreign)
+        if answer.status != 200:
+            raise Unreachable(f"answered {answer.status}, which is not the control plane's")
+        return answer
+
+    async def _ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        """One exchange; of an answer beyond the protocol's bound no more is read."""
+        # Packed, a small answer could be a large one.
+        sent = {**headers, "Accept-Encoding": "identity"}
+        url, content = self._server + path, bytearray()
+        async with self._http.stream(method, url, content=body, headers=sent) as response:
+            async for part in response.aiter_bytes():
+                content += part
+                if len(content) > MAX_BODY_BYTES:
+                    raise Unreachable(f"the answer is over {MAX_BODY_BYTES} bytes")
+            return Answer(response.status_code, response.headers, bytes(content))
 
 
 def _body(message: Message) -> bytes:
     return json.dumps(message.to_json(), separators=(",", ":")).encode()
 
 
-def _parse(kind: type[_Answer], response: httpx.Response) -> _Answer:
+def _parse(kind: type[_Answer], answer: Answer) -> _Answer:
     try:
-        return kind.from_json(load_json(response.content))
+        return kind.from_json(load_json(answer.content))
     except WireError as error:
         raise Unreachable(f"the answer does not follow the protocol: {error}") from error
 
 
-def _refusal(response: httpx.Response) -> Refused:
-    """A problem document, or, from a proxy between us, just a status."""
+def _taken(answer: Answer) -> None:
+    """The control plane acknowledges with an object; a page that says 200 is somebody else's."""
     try:
-        problem = Problem.from_json(load_json(response.content))
-    except WireError:
-        problem = Problem(code=f"http_{response.status_code}")
-    after = response.headers.get("Retry-After", "")
-    return Refused(response.status_code, problem, float(after) if after.isdecimal() else None)
+        told = load_json(answer.content)
+    except WireError as error:
+        raise Unreachable(f"the answer does not follow the protocol: {error}") from error
+    if not isinstance(told, dict):
+        raise Unreachable("the answer does not follow the protocol: expected an object")

@@ -15,9 +15,10 @@ import logging
 import random
 from dataclasses import dataclass, field
 
-from nodeagent.backend import Backend, BackendError, HostRebooted, LeaseLost
+from nodeagent.backend import Backend, BackendError, HostRebooted, HostUnknown, LeaseLost
 from nodeagent.client import ControlPlane, Refused, Unreachable
 from nodeagent.clock import Clock
+from nodeagent.files import told
 from nodeagent.identity import AgentHome, Identity
 from nodeagent.journal import Entry, Journal, Outcome
 from nodeagent.membership import Membership
@@ -53,6 +54,9 @@ _WRONG_MOMENT = (
     RefusalCode.TASK_NOT_YET_VALID,
     RefusalCode.WRONG_BOOT,
 )
+
+
+_TOO_LARGE = 413
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ class Agent:
         self._wake = asyncio.Event()
         self._failures = 0
         self._delivering: set[str] = set()
+        self._said: set[str] = set()
         self.membership = Membership(home, backend, control)
         self.reporter = Reporter(home, backend, control, clock, self.pace.report_every_s)
         self._telemetry = TelemetrySender(telemetry, control, clock) if telemetry else None
@@ -137,6 +142,10 @@ class Agent:
             return self._backoff(f"unreachable: {error}")
         except Refused as refusal:
             return self._refused(refusal)
+        except HostUnknown as error:
+            return self._backoff(f"nothing is reported: {error}")
+        except OSError as error:
+            return self._backoff(f"this host: {told(error)}")
         except Exception:
             # A host whose hardware cannot be read now must still be there for the next round.
             log.exception("a round of %s broke", self.backend.hostname)
@@ -154,7 +163,13 @@ class Agent:
 
     async def _deliver_results(self) -> None:
         for entry in self.journal.undelivered():
-            await self._deliver_once(entry)
+            try:
+                await self._deliver_once(entry)
+            except Refused as refusal:
+                if not (refusal.foreign and refusal.status == _TOO_LARGE):
+                    raise
+                # What lies between does not let this one through; the others may pass.
+                self._say_once(f"the result of task {entry.task_id} does not get through", refusal)
 
     async def _deliver_once(self, entry: Entry) -> None:
         """Deliver, unless the work that made the result is delivering it right now."""
@@ -175,7 +190,7 @@ class Agent:
         try:
             await self.control.deliver(entry.task_id, entry.outcome.verb, entry.outcome.body)
         except Refused as refusal:
-            if refusal.passing or refusal.status in (401, 403):
+            if refusal.passing or refusal.foreign or refusal.status in (401, 403):
                 raise
             log.warning("result of task %s not taken: %s", entry.task_id, refusal.code)
         self.journal.acknowledge(entry.task_id)
@@ -295,6 +310,10 @@ class Agent:
             self._forget(work)
             await self._reboot()
             return
+        except OSError as error:
+            # It stays open in the journal; the control plane asks for it again.
+            log.error("task %s could not be written down: %s", task_id, told(error))
+            return
         finally:
             self._forget(work)
         entry = self.journal.entry(task_id)
@@ -362,7 +381,11 @@ class Agent:
                 detail=f"{what} during {entry.kind}; see the observed report for what is there",
                 retryable=True,
             )
-            journal.finish(entry.task_id, Outcome("fail", body.to_json()))
+            try:
+                journal.finish(entry.task_id, Outcome("fail", body.to_json()))
+            except OSError as error:
+                # A host whose disk is full must still be heard; the lease runs out by itself.
+                log.warning("the end of task %s is not journaled: %s", entry.task_id, told(error))
         return journal
 
     async def _reboot(self) -> None:
@@ -401,6 +424,11 @@ class Agent:
         finally:
             for wait in waits:
                 wait.cancel()
+
+    def _say_once(self, what: str, why: object) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            log.warning("%s: %s", what, why)
 
     def _jittered(self, seconds: float) -> float:
         return seconds * self._chance.uniform(0.8, 1.2)

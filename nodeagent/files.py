@@ -54,6 +54,12 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     write_atomic(path, json.dumps(value, indent=1).encode(), durable=durable)
 
 
+def told(error: OSError) -> str:
+    """The operating system's trouble as an operator reads it: what, and with which file."""
+    what = error.strerror or type(error).__name__
+    return f"{what}: {error.filename}" if error.filename else what
+
+
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on a file while inside; waits for whoever has it."""

@@ -1,7 +1,8 @@
 """Who is this node to the control plane, and what must survive a restart of the agent?
 
 A folder holds: `agent.key` (private key, 0600), `identity.json` (credential and the control plane's
-key), `counters.json` (sequence numbers) and, until it is used, `join-token`.
+key), `counters.json` (sequence numbers) and, until it is used, `join-token`. A power cut may leave
+the counters empty: then they begin anew, and the control plane says what it saw last.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from nodeagent.files import read_json, sync_folder, write_json
-from nodeagent.protocol import JoinAnswer, RenewAnswer
+from nodeagent.protocol import JoinAnswer, RenewAnswer, WireError
 from nodeagent.signing import load_or_create_key
 
 log = logging.getLogger("nodeagent")
@@ -21,6 +23,11 @@ log = logging.getLogger("nodeagent")
 # rest of a block, which is allowed: sequences only have to rise.
 _BLOCK = 256
 _MAX_TOKEN_BYTES = 512
+_MOST_REPORTS = 2**40
+
+
+class HomeUnusable(Exception):
+    """The agent cannot work with its folder. The text says what to do."""
 
 
 @dataclass(frozen=True)
@@ -42,30 +49,43 @@ class Identity:
 
 
 class AgentHome:
-    """The agent's folder on its host. token_drops: other places where a token may be left."""
+    """The agent's folder on its host. token_drops: other places where a token may be left.
+
+    Raises HomeUnusable when it cannot be read or written, or its key is none.
+    """
 
     def __init__(self, folder: Path, *, token_drops: tuple[Path, ...] = ()) -> None:
         self.folder = folder
         self._token_paths = (folder / "join-token", *token_drops)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.key: Ed25519PrivateKey = load_or_create_key(folder / "agent.key")
-        self.identity = self._read_identity()
-        counters = read_json(folder / "counters.json") or {}
-        self._sequence = int(counters.get("sequence", 0))
-        self._reserved = self._sequence
-        self._reports: tuple[str, int] = (
-            str(counters.get("report_boot", "")),
-            int(counters.get("report_seq", 0)),
-        )
+        self._complaints: set[str] = set()
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.key: Ed25519PrivateKey = load_or_create_key(folder / "agent.key")
+            self.identity = self._read_identity()
+            counters = self._read_counters()
+        except OSError as error:
+            raise unusable(folder, error) from error
+        except ValueError as error:
+            raise HomeUnusable(
+                f"{folder}/agent.key is no key: put back the one that was there, or remove it and "
+                "join anew with a new token"
+            ) from error
+        self._sequence, boot, self._reserved = counters[0], counters[1], counters[0]
+        self._reports: tuple[str, int] = boot, counters[2]
 
     @property
     def journal_path(self) -> Path:
         """Where the journal is kept."""
         return self.folder / "journal.jsonl"
 
+    @property
+    def token_path(self) -> Path:
+        """Where a token is looked for first."""
+        return self._token_paths[0]
+
     def join_token(self) -> str | None:
-        """The one-time token, when somebody has put one there."""
-        return next(filter(None, map(_token_in, self._token_paths)), None)
+        """The one-time token, when somebody has put one there that this user may read."""
+        return next(filter(None, map(self._token_in, self._token_paths)), None)
 
     def set_aside_token(self, refused: str) -> None:
         """A token that was refused is kept out of the way, so that it is not tried for ever.
@@ -73,7 +93,7 @@ class AgentHome:
         Only that one: a new one may have been left while the old one was being tried.
         """
         for path in self._token_paths:
-            if _token_in(path) == refused:
+            if self._token_in(path) == refused:
                 path.replace(path.with_name("join-token.refused"))
 
     def joined(self, answer: JoinAnswer) -> Identity:
@@ -129,6 +149,12 @@ class AgentHome:
         self._write_counters()
         return self._reports[1]
 
+    def skip_reports(self, boot_id: str) -> None:
+        """Reports of this boot were counted higher before: go up, twice as far each time."""
+        boot, last = self._reports
+        if boot == boot_id and last < _MOST_REPORTS:
+            self._reports = boot, last * 2
+
     def _write_counters(self) -> None:
         boot, seq = self._reports
         counters = {"sequence": self._reserved, "report_boot": boot, "report_seq": seq}
@@ -144,13 +170,55 @@ class AgentHome:
         write_json(self.folder / "identity.json", asdict(identity))
 
     def _read_identity(self) -> Identity | None:
-        stored = read_json(self.folder / "identity.json")
-        return Identity(**stored) if isinstance(stored, dict) else None
+        """What a join gave; one that is damaged is none, and a new token is needed."""
+        stored = self._stored("identity.json")
+        try:
+            return None if stored is None else Identity(**stored)
+        except TypeError:
+            self._complain(f"{self.folder}/identity.json is damaged: a new join token is needed")
+            return None
+
+    def _read_counters(self) -> tuple[int, str, int]:
+        """The last sequence, and boot and number of the last report."""
+        found = self._stored("counters.json")
+        stored: dict[str, Any] = found if isinstance(found, dict) else {}
+        try:
+            sequence, seq = int(stored.get("sequence", 0)), int(stored.get("report_seq", 0))
+        except (TypeError, ValueError):
+            return 0, "", 0
+        return max(0, sequence), str(stored.get("report_boot", "")), max(0, seq)
+
+    def _stored(self, name: str) -> Any:
+        try:
+            return read_json(self.folder / name)
+        except WireError as error:
+            self._complain(f"{self.folder}/{name} is damaged and taken for none: {error}")
+            return None
+
+    def _token_in(self, path: Path) -> str:
+        """The token in the file, or '' when there is none that can be read."""
+        try:
+            with path.open("rb") as stream:
+                return stream.read(_MAX_TOKEN_BYTES).decode("ascii", "replace").strip()
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            self._complain(
+                f"{path} cannot be read: {error.strerror}; it must be a file of the agent's user"
+            )
+            return ""
+
+    def _complain(self, what: str) -> None:
+        """Each trouble once: tokens are looked for every few seconds."""
+        if what not in self._complaints:
+            self._complaints.add(what)
+            log.warning("%s", what)
 
 
-def _token_in(path: Path) -> str:
-    """The token in the file, or '' when there is none."""
-    try:
-        return path.read_text("ascii", "replace")[:_MAX_TOKEN_BYTES].strip()
-    except FileNotFoundError:
-        return ""
+def unusable(folder: Path, error: OSError) -> HomeUnusable:
+    """The trouble with the agent's folder as its operator needs it."""
+    what = error.strerror or type(error).__name__
+    return HomeUnusable(
+        f"{error.filename or folder}: {what}; the agent's user must be able to write {folder} and "
+        "everything in it"
+    )

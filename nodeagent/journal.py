@@ -9,6 +9,7 @@ when it has grown.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from nodeagent.protocol import WireError, load_json
 _COMPACT_ABOVE_BYTES = 512 * 1024
 _KEEP_TASKS = 256
 _KEEP_RELEASED = 4096
+log = logging.getLogger("nodeagent")
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,9 @@ class Journal:
         self._path = path
         self._entries: dict[str, Entry] = {}
         self._released: dict[str, None] = {}
+        self._size = 0
         self._read()
-        self._compact()
-        self._size = path.stat().st_size
+        self._begin()
 
     def entry(self, task_id: str) -> Entry | None:
         """What is known of a task; None when it is new."""
@@ -148,6 +150,7 @@ class Journal:
             content = self._path.read_bytes()
         except FileNotFoundError:
             return
+        self._size = content.rfind(b"\n") + 1
         for line in content.split(b"\n"):
             if not line:
                 continue
@@ -157,6 +160,17 @@ class Journal:
             except (WireError, KeyError, TypeError):
                 # Only the last line can be torn, and nothing follows it.
                 continue
+
+    def _begin(self) -> None:
+        """Rewrite it; on a full disk it stays, without the torn line. Raises OSError."""
+        try:
+            self._compact()
+        except OSError as error:
+            log.warning("the journal was not rewritten: %s", error.strerror)
+            if self._path.exists():
+                os.truncate(self._path, self._size)
+            return
+        self._size = self._path.stat().st_size
 
     def _compact(self) -> None:
         """Rewrite with open tasks, the newest closed ones, and the newest releases."""

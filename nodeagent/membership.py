@@ -21,6 +21,7 @@ class Membership:
         self._home = home
         self._backend = backend
         self._control = control
+        self._waits = False
 
     async def current(self) -> Identity | None:
         """Who this node is; None while it has neither joined nor been given a token.
@@ -37,7 +38,8 @@ class Membership:
 
         Without one the credential is kept: the refusal may have been a mistake that passes.
         """
-        refused = refusal.status in (401, 403) and self._home.identity is not None
+        by_name = refusal.status in (401, 403) and not refusal.foreign
+        refused = by_name and self._home.identity is not None
         if not refused or self._home.join_token() is None:
             return False
         self._home.forget()
@@ -46,6 +48,7 @@ class Membership:
     async def _join(self) -> Identity | None:
         token = self._home.join_token()
         if token is None:
+            self._say_what_is_waited_for()
             return None
         request = JoinRequest(
             token=token,
@@ -58,11 +61,20 @@ class Membership:
         try:
             answer = await self._control.join(request)
         except Refused as refusal:
-            if refusal.status in _TOKEN_OF_NO_USE:
+            if refusal.status in _TOKEN_OF_NO_USE and not refusal.foreign:
                 self._home.set_aside_token(token)
             raise
         log.info("%s joined as %s", self._backend.hostname, answer.node_name)
         return self._home.joined(answer)
+
+    def _say_what_is_waited_for(self) -> None:
+        """Once: an agent that has not joined has nothing else to do, and must not seem well."""
+        if not self._waits:
+            self._waits = True
+            place, name = self._home.token_path, self._backend.hostname
+            log.warning(
+                "%s has not joined: waiting for a token in %s (gpuaas node join-token)", name, place
+            )
 
     async def _renew_if_due(self, identity: Identity) -> Identity:
         if self._control.server_now() < identity.renew_at:
@@ -70,7 +82,8 @@ class Membership:
         try:
             answer = await self._control.renew(RenewRequest(public_text(self._home.key)))
         except Refused as refusal:
-            if refusal.status == 401 or self._control.server_now() >= identity.expires_at:
+            unknown_here = refusal.status == 401 and not refusal.foreign
+            if unknown_here or self._control.server_now() >= identity.expires_at:
                 raise
             log.warning("credential not renewed: %s", refusal.code)
             return identity

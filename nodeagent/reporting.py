@@ -55,7 +55,9 @@ class Reporter:
             if refusal.passing or refusal.status in (401, 403):
                 raise
             if refusal.code == "observed_stale":
-                # After a boot the first lease tells the new boot id; then a report is taken.
+                # After a boot the first lease tells the new boot id; then a report is taken. Where
+                # counters were lost, later ones have been taken already.
+                self._home.skip_reports(boot_id)
                 return
             # Work must not stop because a report is not understood; the next one is on time.
             log.warning("report of %s not taken: %s", self._backend.hostname, refusal.code)

@@ -28,7 +28,9 @@ from nodeagent.host.assemble import choose_runtime, clean_here, make_agent, make
 from nodeagent.host.cleanup.steps import StepFailed
 from nodeagent.host.config import CONFIG_PATH, ConfigError, HostConfig, load_config
 from nodeagent.host.nvml import Nvml
+from nodeagent.host.trust import trusted
 from nodeagent.host.wiring import wiring
+from nodeagent.identity import HomeUnusable, unusable
 from nodeagent.protocol import WireError, load_json
 
 log = logging.getLogger("nodeagent.host")
@@ -50,14 +52,17 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "helper":
             return _helper(config)
         return _agent(config, Pace(heartbeat_every_s=options.heartbeat_s))
-    except ConfigError as error:
+    except (ConfigError, HomeUnusable) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
 def _agent(config: HostConfig, pace: Pace) -> int:
-    config.agent_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = try_lock(config.agent_folder / ".lock")
+    try:
+        config.agent_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = try_lock(config.agent_folder / ".lock")
+    except OSError as error:
+        raise unusable(config.agent_folder, error) from error
     if lock is None:
         print(f"error: another agent runs on {config.agent_folder}", file=sys.stderr)
         return 2
@@ -73,7 +78,7 @@ async def _run(config: HostConfig, pace: Pace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     nvml, clock = Nvml(), SystemClock()
-    async with httpx.AsyncHTTPTransport() as transport:
+    async with httpx.AsyncHTTPTransport(verify=trusted(config)) as transport:
         with measuring(config, nvml, clock) as telemetry:
             agent = make_agent(config, transport, clock, pace=pace, nvml=nvml, telemetry=telemetry)
             log.info("the agent of %s speaks to %s", config.name, config.server)
@@ -105,7 +110,11 @@ def _helper(config: HostConfig) -> int:
 
 def _check(config: HostConfig) -> int:
     accelerated, runtime = choose_runtime(config)
-    report = wiring(config, Nvml(), config.agent_folder).read()
+    try:
+        report = wiring(config, Nvml(), config.agent_folder, keeps=False).read()
+    except (OSError, ValueError) as error:
+        print(f"error: the devices cannot be read: {error}", file=sys.stderr)
+        return 1
     said = {
         "name": config.name,
         "machines_run": runtime.works,

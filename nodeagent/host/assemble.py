@@ -36,7 +36,7 @@ from nodeagent.host.runtime.owners import Owners
 from nodeagent.host.telemetry import HostTelemetry, MetricsEndpoint
 from nodeagent.host.telemetry.exposition import render
 from nodeagent.host.wiring import wiring
-from nodeagent.identity import AgentHome
+from nodeagent.identity import AgentHome, unusable
 from nodeagent.protocol import CleanupStep, SlotDevices, TopologyReport, WireError
 from nodeagent.telemetry.sending import Feed
 
@@ -54,11 +54,27 @@ def make_agent(
 ) -> Agent:
     """The unprivileged half: joins, leases, reports, and asks the helper.
 
-    nvml: the process's one door, which whoever measures has to share.
+    nvml: the process's one door, which whoever measures has to share. Raises HomeUnusable.
     """
     nvml = nvml or Nvml()
+    try:
+        # Before the folder is written to: the journal is read by the agent itself.
+        home = AgentHome(config.agent_folder)
+        return _assembled(config, transport, clock, home, pace, nvml, telemetry)
+    except OSError as error:
+        raise unusable(config.agent_folder, error) from error
+
+
+def _assembled(
+    config: HostConfig,
+    transport: httpx.AsyncBaseTransport,
+    clock: Clock,
+    home: AgentHome,
+    pace: Pace | None,
+    nvml: Nvml,
+    telemetry: Feed | None,
+) -> Agent:
     backend = HostBackend(config, clock, wiring(config, nvml, config.agent_folder), nvml)
-    home = AgentHome(config.agent_folder)
     http = httpx.AsyncClient(transport=transport, timeout=30.0, trust_env=False)
     control = ControlPlane(http, config.server, home, clock)
     return Agent(home, backend, control, clock, pace=pace, telemetry=telemetry)

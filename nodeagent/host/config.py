@@ -6,6 +6,7 @@ hooks, images and tools are looked up by name, and no name from the wire becomes
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import socket
 import tomllib
@@ -14,12 +15,14 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from nodeagent.protocol import MOST_BURN_IN_S
 
 CONFIG_PATH = Path("/etc/gpuaas-agent/agent.toml")
 _BARE_HOOKS = ("provision", "power", "network", "sanitise")
 _HOOK_NAMES = (*_BARE_HOOKS, "burn_in")
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _IMAGE_NAME = re.compile(r"[a-z0-9][a-z0-9._:/-]{0,119}")
 _MOST_HOOK_S = 7200
 # As long as one task may ask for, and its margin.
@@ -116,12 +119,14 @@ class VmConfig:
 class HostConfig:
     """Everything the operator decided. Paths are absolute.
 
+    ca_file: who may vouch for the control plane; None is whom the system and Mozilla's list trust.
     metrics_address, metrics_port: where Prometheus reads this host; port 0 is nowhere. The port is
     the DCGM exporter's: where that runs too, one of them needs another.
     """
 
     server: str
     name: str
+    ca_file: Path | None = None
     agent_folder: Path = Path("/var/lib/gpuaas-agent")
     helper_folder: Path = Path("/var/lib/gpuaas-helper")
     run_folder: Path = Path("/run/gpuaas-agent")
@@ -179,8 +184,12 @@ def _check(config: HostConfig) -> None:
     vm = config.vm
     if not 0 <= config.metrics_port <= 65535:
         raise ConfigError("agent.metrics_port must be 0 (nowhere) to 65535")
-    if not config.server.startswith(("https://", "http://127.", "http://localhost")):
-        raise ConfigError("agent.server must be https, or http on loopback")
+    _check_server(config.server)
+    if not _HOST_NAME.fullmatch(config.name):
+        raise ConfigError(
+            f"agent.name, {config.name!r}, must be letters, digits, dots and hyphens, at most 253: "
+            "set it, since it is this host's own name by default"
+        )
     if vm.devices is DeviceKind.STAND_IN and not vm.emulate:
         raise ConfigError("vm.devices = stand_in hands out no real device: it needs vm.emulate")
     if vm.network is NetworkKind.LOOPBACK and not vm.emulate:
@@ -205,6 +214,24 @@ def _check(config: HostConfig) -> None:
         )
     if vm.uid_first + vm.uid_count > _BEYOND_UID:
         raise ConfigError(f"vm.uid_first + vm.uid_count must stay below {_BEYOND_UID}")
+
+
+def _check_server(server: str) -> None:
+    try:
+        parts = urlsplit(server)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise ConfigError(f"agent.server is no address: {error}") from error
+    if parts.username or parts.query or parts.fragment or server != server.strip():
+        raise ConfigError("agent.server must be https://HOST[:PORT] and no more")
+    if parts.scheme == "https" and host:
+        return
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if parts.scheme != "http" or not loopback:
+        raise ConfigError("agent.server must be https, or http on loopback")
 
 
 def _image(name: str, raw: Mapping[str, Any]) -> Image:

@@ -24,14 +24,18 @@ class Wiring(Protocol):
 
 
 class OwnWiring:
-    """This host's, through NVML, sysfs and PCI. folder: where GPUs are remembered."""
+    """This host's, through NVML, sysfs and PCI.
 
-    def __init__(self, config: HostConfig, nvml: Nvml, folder: Path) -> None:
+    folder: where GPUs are remembered. keeps: False only recalls, and writes nothing there.
+    """
+
+    def __init__(self, config: HostConfig, nvml: Nvml, folder: Path, keeps: bool) -> None:
         self._root = config.root
         self._name = config.name
         self._nvml = nvml
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._memory = GpuMemory(folder / "gpus.json")
+        if keeps:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._memory = GpuMemory(folder / "gpus.json", keeps=keeps)
 
     def read(self) -> TopologyReport:
         """Discover anew. Raises TopologyError."""
@@ -65,8 +69,8 @@ class ReplayedWiring:
         return DeviceSight(ObservedDevices(gpus, nics, nvmes), ())
 
 
-def wiring(config: HostConfig, nvml: Nvml, folder: Path) -> Wiring:
-    """What the configuration says. folder: of the half that asks."""
+def wiring(config: HostConfig, nvml: Nvml, folder: Path, *, keeps: bool = True) -> Wiring:
+    """What the configuration says. folder: of the half that asks, which alone `keeps` there."""
     if config.replay_topology is not None:
         return ReplayedWiring(config.replay_topology)
-    return OwnWiring(config, nvml, folder)
+    return OwnWiring(config, nvml, folder, keeps)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodeagent.host.config import ConfigError, DeviceKind, load_config, parse_config
+from nodeagent.host.trust import trusted
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD: dict[str, Any] = {
@@ -51,6 +53,21 @@ def put(place: str, value: Any) -> dict[str, Any]:
     [
         ("agent/server", None, "agent.server is missing"),
         ("agent/server", "http://control.example", "agent.server must be https"),
+        ("agent/server", "http://127.0.0.1.evil.example", "agent.server must be https"),
+        ("agent/server", "http://localhost.evil.example", "agent.server must be https"),
+        ("agent/server", "http://127.evil.example", "agent.server must be https"),
+        ("agent/server", "control.example", "agent.server must be https"),
+        ("agent/server", "https://", "agent.server must be https"),
+        ("agent/server", "https://me:secret@control.example", "and no more"),
+        ("agent/server", "https://control.example ", "and no more"),
+        ("agent/server", "https://control.example?x=1", "and no more"),
+        ("agent/server", "https://control.example:port", "agent.server is no address"),
+        ("agent/server", "https://[2001:db8::1", "agent.server is no address"),
+        ("agent/name", "", "agent.name"),
+        ("agent/name", "gpu_17", "agent.name, 'gpu_17', must be"),
+        ("agent/name", "gpu 17", "agent.name"),
+        ("agent/name", "n" * 254, "agent.name"),
+        ("agent/ca_file", "ca.pem", "agent.ca_file must be an absolute path"),
         ("agent/surprise", 1, "agent.surprise is not known"),
         ("agent/root", "relative", "agent.root must be an absolute path"),
         ("agent/baremetal", "yes", "agent.baremetal must be of type bool"),
@@ -83,6 +100,43 @@ def test_an_error_names_the_setting(place: str, value: Any, named: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse_config(put(place, value))
     assert named in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "https://control.example",
+        "https://control.example:8443/",
+        "HTTPS://Control.Example",
+        "https://[2001:db8::1]:8443",
+        "https://192.0.2.1",
+        "http://127.0.0.1:8000",
+        "http://127.1.2.3:8000",
+        "http://localhost:8000",
+        "http://[::1]:8000",
+    ],
+)
+def test_a_control_plane_may_be_at_any_of_these(server: str) -> None:
+    assert parse_config(put("agent/server", server)).server == server
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no certificate", b"\0" * 40])
+def test_an_authority_that_is_none_is_told_with_its_setting(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_bytes(content)
+    config = parse_config(put("agent/ca_file", str(path)))
+    with pytest.raises(ConfigError, match=r"agent\.ca_file"):
+        trusted(config)
+
+
+def test_without_one_the_systems_authorities_are_trusted_and_names_are_checked() -> None:
+    context = trusted(parse_config(GOOD))
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert len(context.get_ca_certs()) > 50
 
 
 def test_a_missing_and_a_broken_file_are_told(tmp_path: Path) -> None:

@@ -34,10 +34,10 @@ class KnownGpu:
 
 
 class GpuMemory:
-    """Keeps known GPUs in one file of the agent's folder."""
+    """Keeps known GPUs in one file of the agent's folder. keeps: False only recalls."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, keeps: bool = True) -> None:
+        self._path, self._keeps = path, keeps
         self._known = self._read()
         self._links_path = path.with_name(LINKS_FILE)
         self._links = self._read_links()
@@ -56,6 +56,8 @@ class GpuMemory:
 
     def keep(self, gpus: Iterable[KnownGpu], links: Mapping[str, Sequence[RawLink]]) -> None:
         """Remember what was just read; a UUID is at one address only. links: by address."""
+        if not self._keeps:
+            return
         fresh = list(gpus)
         self._keep_links({gpu.pci: (gpu.marks, links.get(gpu.pci, ())) for gpu in fresh})
         uuids = {gpu.uuid for gpu in fresh}
@@ -86,7 +88,7 @@ class GpuMemory:
             for entry in kept.values():
                 for target, kind, count in entry["links"]:
                     RawLink("", target and str(target), kind and str(kind), int(count))
-        except (WireError, TypeError, AttributeError, KeyError, ValueError):
+        except (OSError, WireError, TypeError, AttributeError, KeyError, ValueError):
             return {}
         return kept
 
@@ -94,7 +96,7 @@ class GpuMemory:
         try:
             stored = read_json(self._path)
             known = [KnownGpu(**entry) for entry in stored or []]
-        except (WireError, TypeError, AttributeError):
+        except (OSError, WireError, TypeError, AttributeError):
             # A damaged file is like a host that was never looked at: UUIDs are then unknown.
             return {}
         return {gpu.pci: gpu for gpu in known}

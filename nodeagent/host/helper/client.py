@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from nodeagent.backend import BackendError, Progress
+from nodeagent.backend import BackendError, HostUnknown, Progress
 from nodeagent.host.helper.wire import MOST_BYTES, Inspection, Verb
 from nodeagent.protocol import FailureCode, WireError, load_json
 
@@ -17,7 +17,7 @@ _INSPECT_S = 10.0
 _BEAT_S = 1.0
 
 
-class HelperAway(Exception):
+class HelperAway(HostUnknown):
     """The helper does not answer: what is on the host is unknown."""
 
 
