@@ -65,13 +65,15 @@ class Draft:
     findings: list[Finding] = field(default_factory=list)
     facts: list[DeviceFact] = field(default_factory=list)
     _taken: set[str] = field(default_factory=set)
+    _found: set[Finding] = field(default_factory=set)
 
     def find(self, code: str, detail: str, device: str | None = None) -> None:
-        """Record a finding; what goes beyond the report's bound is dropped."""
-        if len(self.findings) < MAX_FINDINGS:
-            self.findings.append(
-                Finding(code, detail[:_MAX_DETAIL], device[:120] if device else None)
-            )
+        """Record a finding, once of a device; what goes beyond the report's bound is dropped."""
+        found = Finding(code, detail[:_MAX_DETAIL], device[:120] if device else None)
+        known = device is not None and found in self._found
+        if not known and len(self.findings) < MAX_FINDINGS:
+            self._found.add(found)
+            self.findings.append(found)
 
     def claim(self, pci: str | None, what: str) -> bool:
         """Whether this address is new; a second device at it becomes a finding."""

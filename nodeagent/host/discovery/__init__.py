@@ -22,14 +22,23 @@ from nodeagent.host.discovery.machine import Facts, add_numa, machine_facts
 from nodeagent.host.discovery.memory import GpuMemory
 from nodeagent.host.discovery.observing import DeviceSight, observe_devices
 from nodeagent.host.discovery.sysfs import Tree
-from nodeagent.host.facts import absent, on_the_wire, present
+from nodeagent.host.facts import absent, on_the_wire, present, unknown
 from nodeagent.host.nvml import Nvml
+from nodeagent.host.nvml.library import NOBODY
 from nodeagent.protocol import Nic, Nvme, NvSwitch
 from nodeagent.topology.model import Draft, Topology, collapse_switches
 from nodeagent.topology.nvlink import resolve_links
-from nodeagent.topology.pci import DeviceKind, address_key
+from nodeagent.topology.pci import NVIDIA, DeviceKind, address_key
 
 __all__ = ["DeviceSight", "GpuMemory", "discover", "observe_devices"]
+
+_HELPS = {
+    "library_missing": "install the NVIDIA driver's libraries of this host's driver",
+    "driver_not_loaded": "load the module nvidia, or see why it does not load (dmesg)",
+    "version_mismatch": "the driver was updated and the old one still runs: restart the host",
+    "no_permission": "the agent's user may not open /dev/nvidiactl",
+    "driver_hangs": "the driver does not answer; see dmesg for the GPU that keeps it",
+}
 
 
 def discover(
@@ -54,8 +63,9 @@ class _Discovery:
 
     def read(self) -> Topology:
         host = add_numa(self.tree, self.draft) | machine_facts(self.tree)
-        if self.said.nvml_reason:
-            host["nvml"] = absent(self.said.nvml_reason)
+        why = self.said.nvml_reason
+        if why:
+            host["nvml"] = absent(why) if why in NOBODY else unknown(why)
         else:
             host["nvml"] = present(f"{len(self.said.nvml)} GPUs")
         gpu_facts, links = add_gpus(self.draft, self.bus, self.said, self.memory)
@@ -65,6 +75,7 @@ class _Discovery:
         self._place_on_the_only_node()
         resolve_links(self.draft, links)
         self._find_unknowns()
+        self._find_silence()
         self._find_split_fabric()
         self.draft.facts = [on_the_wire(None, name, fact) for name, fact in host.items()]
         self.draft.facts += [
@@ -148,6 +159,15 @@ class _Discovery:
         names = ", ".join(sorted(f"{cluster}.{clique}" for cluster, clique in places))
         detail = f"{inside} of {len(self.draft.gpus)} GPUs say that they are in {names}"
         self.draft.find("fabric_not_common", detail)
+
+    def _find_silence(self) -> None:
+        """NVIDIA's cards are there and its library says nothing: why, and what helps."""
+        why = self.said.nvml_reason
+        cards = any(
+            one.vendor == NVIDIA and one.kind is DeviceKind.GPU for one in self.bus.values()
+        )
+        if why in _HELPS and cards:
+            self.draft.find("nvml_unavailable", f"{why}: {_HELPS[why]}")
 
     def _find_unknowns(self) -> None:
         gpus, total = self.draft.gpus, len(self.draft.gpus)

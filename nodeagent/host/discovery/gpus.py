@@ -14,11 +14,15 @@ from nodeagent.host.discovery.memory import GpuMemory, KnownGpu, marks_of
 from nodeagent.host.facts import Fact, absent, present, unknown
 from nodeagent.host.nvml import GpuRecord, Nvml, NvmlUnavailable, read_gpus
 from nodeagent.host.nvml.device import LINK_CPU, LINK_SWITCH
+from nodeagent.host.nvml.fabric import NOT_READY
 from nodeagent.host.nvml.fabric import on_the_wire as fabric_on_the_wire
 from nodeagent.protocol import Gpu, GpuFabric, UuidSource
 from nodeagent.topology.model import Draft
 from nodeagent.topology.nvlink import CPU_CLASS, NVSWITCH_CLASS, RawLink
 from nodeagent.topology.pci import AMD, NVIDIA, DeviceKind, address_key
+
+# Where no daemon keeps GPUs initialised, a driver takes a second or two for each.
+_MOST_READ_S, _MOST_LOOK_S = 120.0, 20.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,20 @@ class Identity:
 def ask_libraries(
     nvml: Nvml | None, bus: Mapping[str, PciDevice], *, wiring: bool = True
 ) -> Libraries:
-    """Ask those libraries whose vendor's cards are on the bus, and NVML always. Never raises."""
+    """Ask those libraries whose vendor's cards are on the bus, and NVML always. Never raises.
+
+    A driver that hangs is not waited for: then nobody knows what it would have said.
+    """
+    if nvml is None:
+        return _ask(None, bus, wiring)
+    try:
+        most_s = _MOST_READ_S if wiring else _MOST_LOOK_S
+        return nvml.within(most_s, lambda: _ask(nvml, bus, wiring))
+    except NvmlUnavailable as error:
+        return Libraries((), error.reason, AmdReading({}, error.reason))
+
+
+def _ask(nvml: Nvml | None, bus: Mapping[str, PciDevice], wiring: bool) -> Libraries:
     records: list[GpuRecord] = []
     reason = "not_asked" if nvml is None else ""
     if nvml is not None:
@@ -246,6 +263,11 @@ def _find_trouble(draft: Draft, device: PciDevice, record: GpuRecord | None, who
         draft.find("gpu_not_in_library", "the driver does not count this GPU", address)
     if record is None:
         return
+    if record.lost:
+        draft.find("gpu_lost", "the driver lost the GPU while it was read", address)
+    if record.fabric.reason in NOT_READY:
+        detail = f"its fabric manager has not registered it: {record.fabric.reason}"
+        draft.find("fabric_not_ready", detail, address)
     action = record.facts["recovery_action"].value
     if action not in (None, "none"):
         draft.find("gpu_recovery_required", f"the driver asks for: {action}", address)

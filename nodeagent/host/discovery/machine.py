@@ -39,7 +39,8 @@ def add_numa(tree: Tree, draft: Draft) -> Facts:
         memory = int(total.group(1)) * 1024 if total else None
         if cpus is None:
             draft.find("cpuset_unknown", f"the CPUs of NUMA node {number} are unknown")
-        if not memory:
+        if memory is None:
+            # None at all is told as zero, as of nodes that a board keeps for what may be plugged.
             draft.find("numa_memory_unknown", f"the memory of NUMA node {number} is unknown")
         draft.numa[number] = NumaNode(
             number, None if cpus is None else cpu_list(cpus), memory or None

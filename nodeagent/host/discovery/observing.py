@@ -89,7 +89,9 @@ def _gpu_presence(
     gpu: Gpu, here: dict[str, GpuRecord | None], listed: frozenset[str], said: Libraries
 ) -> Presence:
     if gpu.uuid in here:
-        return Presence.PRESENT
+        record = here[gpu.uuid]
+        # Its name may come from what the driver remembers of it.
+        return Presence.UNKNOWN if record is not None and record.lost else Presence.PRESENT
     if gpu.pci in listed or not listed:
         return Presence.UNKNOWN
     return Presence.UNKNOWN if _some_lost(said) else Presence.ABSENT
@@ -97,7 +99,13 @@ def _gpu_presence(
 
 def _some_lost(said: Libraries) -> bool:
     """NVML counts a GPU that it cannot reach: it may be any of those that are not seen."""
-    return any(record.handle.reason in LOST for record in said.nvml)
+    return any(record.uuid.reason in LOST for record in said.nvml)
+
+
+def _why_unnamed(said: Libraries) -> str:
+    """What the driver says instead of a name, of those that it cannot reach."""
+    told = sorted({one.uuid.reason for one in said.nvml if one.uuid.value is None})
+    return ", ".join(told) or "the driver does not name it"
 
 
 def _gpu_conditions(
@@ -111,15 +119,16 @@ def _gpu_conditions(
         if not listed:
             return [Condition("bus_unreadable", "the PCI bus cannot be read", device=uuid)]
         lost = _some_lost(said)
-        why = (
-            "the driver has lost it" if lost else said.nvml_reason or "the driver does not name it"
-        )
+        why = "the driver has lost it" if lost else said.nvml_reason or _why_unnamed(said)
         code = "gpu_lost" if lost else "gpu_unreadable"
         return [Condition(code, f"the GPU cannot be identified: {why}", device=uuid)]
     record = here[uuid]
     if record is None:
         return []
     found: list[Condition] = []
+    if record.lost:
+        detail = "the driver lost it while it was read; what it is now is unknown"
+        found.append(Condition("gpu_lost", detail, device=uuid))
     action = record.facts["recovery_action"].value
     if action not in (None, "none"):
         detail = f"the driver asks for {action}"

@@ -11,7 +11,7 @@ import pynvml
 
 from nodeagent.host.facts import Fact, absent, present, unknown
 from nodeagent.host.nvml.fabric import read_fabric
-from nodeagent.host.nvml.library import NvmlSession
+from nodeagent.host.nvml.library import LOST, NvmlSession
 from nodeagent.topology.pci import normal_address
 
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{7,79}")
@@ -76,6 +76,15 @@ class GpuRecord:
     mig: tuple[MigRecord, ...]
     fabric: Fact[tuple[str, int]]
 
+    @property
+    def lost(self) -> bool:
+        """Whether the driver has lost it, before or while it was read: what it said is past."""
+        told = [self.handle.reason, self.uuid.reason, self.pci.reason, self.name.reason]
+        told += [self.memory_bytes.reason, self.fabric.reason]
+        told += [fact.reason for fact in self.facts.values()]
+        told += [link.active.reason for link in self.links]
+        return not LOST.isdisjoint(told)
+
 
 def read_gpus(session: NvmlSession, *, wiring: bool = True) -> list[GpuRecord]:
     """Every GPU the driver counts, each by itself. Raises NvmlUnavailable.
@@ -107,7 +116,7 @@ def _read_gpu(session: NvmlSession, number: int, wiring: bool) -> GpuRecord:
     return GpuRecord(
         number=number,
         handle=present(True),
-        uuid=_uuid(session.ask(pynvml.nvmlDeviceGetUUID, handle)),
+        uuid=uuid_in(session.ask(pynvml.nvmlDeviceGetUUID, handle)),
         pci=address(session.ask(pynvml.nvmlDeviceGetPciInfo, handle)),
         name=plain_text(session.ask(pynvml.nvmlDeviceGetName, handle)),
         memory_bytes=bounded(memory, 1, _MOST_MEMORY),
@@ -170,7 +179,8 @@ def address(info: Fact[Any]) -> Fact[str]:
     return unknown("unreadable_address") if found is None else present(found)
 
 
-def _uuid(fact: Fact[Any]) -> Fact[str]:
+def uuid_in(fact: Fact[Any]) -> Fact[str]:
+    """A UUID that can be one card's, or unknown."""
     text = plain_text(fact)
     if text.value is None:
         return text
@@ -278,7 +288,7 @@ def _mig_instances(session: NvmlSession, handle: Any, mode: Fact[Any]) -> tuple[
         size = attributes.map(lambda found: int(found.memorySizeMB) * 2**20)
         found.append(
             MigRecord(
-                uuid=_uuid(session.ask(pynvml.nvmlDeviceGetUUID, mig)),
+                uuid=uuid_in(session.ask(pynvml.nvmlDeviceGetUUID, mig)),
                 gpu_instance=session.ask(pynvml.nvmlDeviceGetGpuInstanceId, mig),
                 compute_instance=session.ask(pynvml.nvmlDeviceGetComputeInstanceId, mig),
                 memory_bytes=bounded(size, 1, _MOST_MEMORY),

@@ -21,15 +21,13 @@ from nodeagent.protocol import GpuFabric, Presence
 _STATES = {1: "fabric_not_started", 2: "fabric_in_progress"}
 _NOT_SUPPORTED, _COMPLETED = 0, 3
 _NO_CLIQUE = 2**32 - 1
-# An older driver does not have the newer question, or not in this version.
-_OLDER = frozenset({"symbol_missing", "argument_version_mismatch"})
+# What the driver says while its fabric manager has not told a GPU its place.
+NOT_READY = frozenset(_STATES.values())
 
 
 def read_fabric(session: NvmlSession, handle: Any) -> Fact[tuple[str, int]]:
     """The cluster's UUID and the clique's number; absent where the GPU shares no domain."""
-    asked = session.ask(_ask, handle)
-    if asked.value is None and asked.reason in _OLDER:
-        asked = session.ask(_ask_older, handle)
+    asked = session.ask_either(_ask, _ask_older, handle)
     if asked.value is None:
         return Fact(asked.presence, None, asked.reason)
     info = asked.value

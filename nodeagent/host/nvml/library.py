@@ -2,15 +2,19 @@
 
 One `Nvml` a process. Whoever reads opens a session; a session's handles end with it. Before a GPU
 is reset, rebound or repartitioned, `released` waits until no session is open and keeps new ones
-out, because the driver refuses to let go of a device that anybody holds.
+out, because the driver refuses to let go of a device that anybody holds. A driver may keep a call
+for minutes; whoever must not wait that long asks `within` a time.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pynvml
@@ -50,6 +54,14 @@ _REASONS = {
 # These two mean that whoever knows says: there is none.
 _ABSENCES = {3: "not_supported", 6: "not_found"}
 LOST = frozenset({"gpu_lost", "gpu_not_found"})
+# With these nobody is there to ask, and that is all there is to say; anything else is unknown.
+NOBODY = frozenset({"library_missing", "driver_not_loaded"})
+HANGS, OUTDATED = "driver_hangs", "version_mismatch"
+_NAME = "libnvidia-ml.so.1"
+
+
+# An older driver does not have the newer question, or not in this version.
+_TOO_OLD = frozenset({"symbol_missing", "argument_version_mismatch"})
 
 
 class NvmlUnavailable(Exception):
@@ -91,9 +103,19 @@ class NvmlSession:
         except pynvml.NVMLError as error:
             reason = reason_of(error)
             return absent(reason) if int(error.value) in _ABSENCES else unknown(reason)
-        except (UnicodeDecodeError, ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, ctypes.ArgumentError) as error:
             # A library newer or older than its binding may hand out what cannot be read.
             return unknown(reason_of(error))
+        except (MemoryError, OverflowError):
+            # It counted more than there can be.
+            return unknown("out_of_range")
+
+    def ask_either(
+        self, call: Callable[..., Any], older: Callable[..., Any], *arguments: Any
+    ) -> Fact[Any]:
+        """As `ask`; where the driver is too old for the call, by the one of before."""
+        asked = self.ask(call, *arguments)
+        return self.ask(older, *arguments) if asked.reason in _TOO_OLD else asked
 
 
 class Nvml:
@@ -103,6 +125,8 @@ class Nvml:
         self._change = threading.Condition()
         self._open = 0
         self._wanted = 0
+        self._asking = threading.Lock()
+        self._hangs = False
 
     @property
     def open_sessions(self) -> int:
@@ -113,6 +137,37 @@ class Nvml:
     def wanted(self) -> bool:
         """Whether somebody waits for NVML to be let go of; a long session should end then."""
         return self._wanted > 0
+
+    def within(self, wait_s: float, work: Callable[[], T]) -> T:
+        """What the work gives, done in a thread of its own.
+
+        Raises NvmlUnavailable with the reason `driver_hangs` when it takes longer. It then goes on
+        alone, and until it has ended everybody else is told so at once: nobody waits behind it.
+        """
+        until = time.monotonic() + wait_s
+        if not self._asking.acquire(timeout=0 if self._hangs else wait_s):
+            raise NvmlUnavailable(HANGS)
+        done: list[T | BaseException] = []
+        ended = threading.Event()
+
+        def ask() -> None:
+            try:
+                done.append(work())
+            except BaseException as error:  # raised again where it was asked for
+                done.append(error)
+            finally:
+                self._hangs = False
+                ended.set()
+                self._asking.release()
+
+        threading.Thread(target=ask, name="nvml", daemon=True).start()
+        if not ended.wait(max(0.0, until - time.monotonic())):
+            self._hangs = not ended.is_set()
+            raise NvmlUnavailable(HANGS)
+        (given,) = done
+        if isinstance(given, BaseException):
+            raise given
+        return given
 
     @contextmanager
     def session(self) -> Iterator[NvmlSession]:
@@ -125,7 +180,10 @@ class Nvml:
             try:
                 pynvml.nvmlInit()
             except pynvml.NVMLError as error:
-                raise NvmlUnavailable(reason_of(error)) from error
+                reason = reason_of(error)
+                if reason == OUTDATED:
+                    self._load_anew()
+                raise NvmlUnavailable(reason) from error
             try:
                 yield NvmlSession()
             finally:
@@ -134,6 +192,23 @@ class Nvml:
             with self._change:
                 self._open -= 1
                 self._change.notify_all()
+
+    def _load_anew(self) -> None:
+        """Take the library that is installed now, so that the next session has it.
+
+        After an update of the driver the one in memory is that of before, for as long as the
+        process lives. Not while anybody has handles of it.
+        """
+        with self._change:
+            path = _installed()
+            if self._open != 1 or path is None:
+                return
+            try:
+                library = ctypes.CDLL(path)
+            except OSError:
+                return
+            pynvml.nvmlLib = library
+            pynvml._nvmlGetFunctionPointer_cache.clear()
 
     @contextmanager
     def released(self, *, wait_s: float = 10.0) -> Iterator[None]:
@@ -155,6 +230,19 @@ class Nvml:
             with self._change:
                 self._wanted -= 1
                 self._change.notify_all()
+
+
+def _installed() -> str | None:
+    """The library's file as it is now, beside the one that this process has loaded."""
+    try:
+        lines = Path("/proc/self/maps").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    stem = _NAME.removesuffix(".1")
+    loaded = (line.partition("/")[2] for line in lines)
+    folders = {os.path.dirname("/" + name) for name in loaded if stem in os.path.basename(name)}
+    found = [os.path.realpath(os.path.join(folder, _NAME)) for folder in sorted(folders)]
+    return next(filter(os.path.isfile, found), None)
 
 
 def _shut_down() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pynvml
 
 from nodeagent.host.facts import Fact, absent, present, unknown
-from nodeagent.host.nvml.device import address, field_value, plain_text
+from nodeagent.host.nvml.device import address, field_value, plain_text, uuid_in
 from nodeagent.host.nvml.library import NvmlSession
 from nodeagent.protocol import GpuProcess
 from nodeagent.telemetry.metrics import SENTINELS
@@ -48,6 +49,32 @@ def sample_gpus(session: NvmlSession) -> list[GpuSample]:
     return [_sample(session, number) for number in range(session.count())]
 
 
+def told_apart(samples: list[GpuSample]) -> list[GpuSample]:
+    """The samples with a name for each that no other has.
+
+    Where two say one UUID, neither is called by it: one series must not be of two devices.
+    """
+    found = samples
+    for by_address in (True, False):
+        taken = Counter(one.device for one in found)
+        found = [
+            one
+            if taken[one.device] == 1
+            else _called(one, (by_address and one.pci) or _number(one))
+            for one in found
+        ]
+    return found
+
+
+def _number(sample: GpuSample) -> str:
+    return f"{'gpu' if sample.vendor == 'nvidia' else sample.vendor}-{sample.number}"
+
+
+def _called(sample: GpuSample, name: str) -> GpuSample:
+    processes = tuple(replace(one, device=name) for one in sample.processes)
+    return replace(sample, device=name, processes=processes)
+
+
 def driver_of(session: NvmlSession) -> str | None:
     """The driver's version."""
     return plain_text(session.ask(pynvml.nvmlSystemGetDriverVersion)).value
@@ -67,7 +94,7 @@ def _sample(session: NvmlSession, number: int) -> GpuSample:
         values: dict[str, Fact[int]] = {name: unknown(found.reason) for name in _NAMES}
         return GpuSample(f"gpu-{number}", number, None, None, values, (), False)
     handle = found.value
-    uuid = plain_text(session.ask(pynvml.nvmlDeviceGetUUID, handle)).value
+    uuid = uuid_in(session.ask(pynvml.nvmlDeviceGetUUID, handle)).value
     pci = address(session.ask(pynvml.nvmlDeviceGetPciInfo, handle)).value
     device = (uuid or pci or f"gpu-{number}")[:120]
     processes, known = _processes(session, handle, device)
@@ -82,7 +109,7 @@ def _values(session: NvmlSession, handle: Any) -> dict[str, Fact[int]]:
         return session.ask(call, handle, *more)
 
     rates = ask(pynvml.nvmlDeviceGetUtilizationRates)
-    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
+    memory = session.ask_either(_memory, pynvml.nvmlDeviceGetMemoryInfo, handle)
     rows = ask(pynvml.nvmlDeviceGetRemappedRows)
     values: dict[str, Fact[Any]] = {
         "gpu_utilisation": rates.map(lambda found: found.gpu),
@@ -91,14 +118,18 @@ def _values(session: NvmlSession, handle: Any) -> dict[str, Fact[int]]:
         "decoder_utilisation": ask(pynvml.nvmlDeviceGetDecoderUtilization).map(lambda two: two[0]),
         "memory_used": memory.map(lambda found: found.used),
         "memory_free": memory.map(lambda found: found.free),
-        "memory_reserved": memory.map(lambda found: found.reserved),
+        "memory_reserved": _reserved(memory),
         "sm_clock": ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
         "memory_clock": ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
         "temperature": ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
         "memory_temperature": field_value(session, handle, _MEMORY_TEMPERATURE),
         "power": ask(pynvml.nvmlDeviceGetPowerUsage),
         "energy": ask(pynvml.nvmlDeviceGetTotalEnergyConsumption),
-        "throttle_reasons": ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons),
+        "throttle_reasons": session.ask_either(
+            pynvml.nvmlDeviceGetCurrentClocksEventReasons,
+            pynvml.nvmlDeviceGetCurrentClocksThrottleReasons,
+            handle,
+        ),
         "ecc_corrected": ask(pynvml.nvmlDeviceGetTotalEccErrors, 0, 0),
         "ecc_uncorrected": ask(pynvml.nvmlDeviceGetTotalEccErrors, 1, 0),
         "remapped_rows_correctable": rows.map(lambda four: four[0]),
@@ -112,6 +143,17 @@ def _values(session: NvmlSession, handle: Any) -> dict[str, Fact[int]]:
     }
     values |= {name: field_value(session, handle, at) for name, at in _LINK_ERRORS.items()}
     return {name: fact.map(int) for name, fact in values.items()}
+
+
+def _memory(handle: Any) -> Any:
+    return pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
+
+
+def _reserved(memory: Fact[Any]) -> Fact[int]:
+    """What the driver keeps for itself; before R510 it was counted as used, and not told."""
+    if memory.value is not None and not hasattr(memory.value, "reserved"):
+        return unknown("not_told")
+    return memory.map(lambda found: int(found.reserved))
 
 
 def _scaled(fact: Fact[int], by: int) -> Fact[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nodeagent.clock import Clock
@@ -17,7 +17,7 @@ from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.facts import Fact
 from nodeagent.host.nvml import Nvml, NvmlUnavailable
 from nodeagent.host.telemetry.amd import has_amd, sample_amd
-from nodeagent.host.telemetry.gpu import GpuSample, cuda_of, driver_of, sample_gpus
+from nodeagent.host.telemetry.gpu import GpuSample, cuda_of, driver_of, sample_gpus, told_apart
 from nodeagent.host.telemetry.machine import MachineMeter
 from nodeagent.host.telemetry.xids import watch_xids
 from nodeagent.telemetry.window import WindowBuilder, WindowQueue
@@ -26,7 +26,7 @@ log = logging.getLogger("nodeagent")
 _VERSION = re.compile(r"[A-Za-z0-9.+_-]{1,64}")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Latest:
     """The last look, for the exposition. xids: how often each was told since the start."""
 
@@ -89,7 +89,7 @@ class HostTelemetry:
         """One look now; closes the window when it is over."""
         gpus, driver, cuda, why = self._look()
         amd, amd_why = sample_amd() if self._has_amd else ([], "no_card")
-        gpus = [*gpus, *amd]
+        gpus = told_apart([*gpus, *amd])
         machine = self._meter.sample()
         now = self._clock.now()
         with self._turn:
@@ -112,9 +112,10 @@ class HostTelemetry:
         """An error was told."""
         with self._turn:
             self._builder.add_xid(device, xid, int(self._clock.now()))
-            latest = self._latest
-            latest.xids[(device, xid)] = latest.xids.get((device, xid), 0) + 1
-            latest.last_xid[device] = xid
+            was = self._latest
+            # New ones, since a page of the old may be in the making.
+            xids = was.xids | {(device, xid): was.xids.get((device, xid), 0) + 1}
+            self._latest = replace(was, xids=xids, last_xid=was.last_xid | {device: xid})
 
     def _look(self) -> tuple[list[GpuSample], str | None, str | None, str]:
         try:

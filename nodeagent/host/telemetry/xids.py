@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
 import pynvml
 
-from nodeagent.host.nvml.device import address, plain_text
+from nodeagent.host.nvml.device import address, uuid_in
 from nodeagent.host.nvml.library import Nvml, NvmlSession, NvmlUnavailable
 
 _TIMEOUT = 10
@@ -22,26 +23,26 @@ def watch_xids(
     Raises NvmlUnavailable. Everything that was opened is closed when this returns.
     """
     with nvml.session() as session:
-        names = _names(session)
         events = session.ask(pynvml.nvmlEventSetCreate).value
         if events is None:
             raise NvmlUnavailable("no_events")
         try:
+            names: dict[int | None, str | None] = {}
             for number in range(session.count()):
                 handle = session.ask(pynvml.nvmlDeviceGetHandleByIndex, number).value
                 if handle is not None:
+                    names[_mark(handle)] = _name(session, handle)
                     wanted = pynvml.nvmlEventTypeXidCriticalError
                     session.ask(pynvml.nvmlDeviceRegisterEvents, handle, wanted, events)
             while going_on() and not nvml.wanted:
-                _take_one(events, session, names, tell)
+                _take_one(events, names, tell)
         finally:
             session.ask(pynvml.nvmlEventSetFree, events)
 
 
 def _take_one(
     events: Any,
-    session: NvmlSession,
-    names: dict[int, str],
+    names: dict[int | None, str | None],
     tell: Callable[[str | None, int], None],
 ) -> None:
     try:
@@ -51,20 +52,17 @@ def _take_one(
             return
         # A lost GPU ends the watch; the sampler says which, and a new watch leaves it out.
         raise NvmlUnavailable("events_ended") from error
-    number = session.ask(pynvml.nvmlDeviceGetIndex, event.device).value
     if event.eventType & pynvml.nvmlEventTypeXidCriticalError:
-        tell(names.get(-1 if number is None else int(number)), int(event.eventData))
+        tell(names.get(_mark(event.device)), int(event.eventData))
 
 
-def _names(session: NvmlSession) -> dict[int, str]:
-    """UUIDs, else addresses, by number: read before anything is lost."""
-    found: dict[int, str] = {}
-    for number in range(session.count()):
-        handle = session.ask(pynvml.nvmlDeviceGetHandleByIndex, number).value
-        if handle is None:
-            continue
-        name = plain_text(session.ask(pynvml.nvmlDeviceGetUUID, handle)).value
-        name = name or address(session.ask(pynvml.nvmlDeviceGetPciInfo, handle)).value
-        if name is not None:
-            found[number] = name[:120]
-    return found
+def _mark(handle: Any) -> int | None:
+    """What a handle is told by: a GPU that fell off the bus answers no question any more."""
+    return ctypes.cast(handle, ctypes.c_void_p).value
+
+
+def _name(session: NvmlSession, handle: Any) -> str | None:
+    """Its UUID, else its address: asked before anything is lost."""
+    name = uuid_in(session.ask(pynvml.nvmlDeviceGetUUID, handle)).value
+    name = name or address(session.ask(pynvml.nvmlDeviceGetPciInfo, handle)).value
+    return name[:120] if name else None
