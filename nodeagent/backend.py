@@ -16,6 +16,7 @@ from nodeagent.protocol import (
     ObservedVm,
     PartKind,
     ProvisionResult,
+    SignedTask,
     SlotEvidence,
     TaskKind,
     TopologyReport,
@@ -104,6 +105,12 @@ class Backend(Protocol):
     def observe(self) -> Observation:
         """VMs, devices and conditions, read now."""
 
+    async def take(self, task: SignedTask) -> None:
+        """Have a task that is about to begin checked again by whoever does the work as root.
+
+        Raises BackendError when it is refused there: then nothing of it may begin.
+        """
+
     async def discover(self, progress: Progress) -> TopologyReport:
         """Read how the devices are wired. Raises BackendError."""
 
@@ -112,11 +119,12 @@ class Backend(Protocol):
         kind: TaskKind,
         params: VmProvisionParams | BaremetalProvisionParams,
         progress: Progress,
+        signed: SignedTask,
     ) -> ProvisionResult:
-        """Make the VM or install the host. Raises BackendError."""
+        """Make the VM or install the host. signed: the task that says so. Raises BackendError."""
 
     async def burn_in(
-        self, params: BurnInParams, progress: Progress, load: Unwanted
+        self, params: BurnInParams, progress: Progress, load: Unwanted, signed: SignedTask
     ) -> BurnInResult:
         """Put idle GPUs under load and say how they stood it, within the task's limit.
 
@@ -136,6 +144,7 @@ class Backend(Protocol):
         kind: TaskKind,
         params: VmReleaseParams | BaremetalReleaseParams,
         progress: Progress,
+        signed: SignedTask,
     ) -> tuple[SlotEvidence, ...]:
         """Remove the tenant and clean its slots; the evidence says what was done to each slot.
 

@@ -209,7 +209,7 @@ class Agent:
 
     async def _take(self, signed: SignedTask, identity: Identity) -> None:
         try:
-            verified = verify_task(signed, self._facts(identity))
+            verified = await self._verified(signed, identity)
             entry = self.journal.entry(verified.envelope.task_id)
             if entry is not None and entry.epoch == verified.envelope.lease_epoch:
                 # The same lease twice. Its work is under way, or its result is being delivered.
@@ -218,10 +218,27 @@ class Agent:
                 report = self.backend.topology()
                 self._shares.learn(report)
                 verify_devices(verified, report, self.backend.observe(), self._shares)
+                await self.backend.take(signed)
         except TaskRefused as refusal:
-            await self._refuse(signed, refusal)
+            passing = refusal.code in _WRONG_MOMENT
+            await self._refuse(signed, refusal.code, refusal.detail, retryable=passing)
+            return
+        except BackendError as error:
+            await self._refuse(signed, error.code, error.detail, retryable=error.retryable)
             return
         self._begin(verified)
+
+    async def _verified(self, signed: SignedTask, identity: Identity) -> VerifiedTask:
+        """Raises TaskRefused. The control plane's key may be a new one: then it is asked for."""
+        try:
+            return verify_task(signed, self._facts(identity))
+        except TaskRefused as refusal:
+            if refusal.code is not RefusalCode.SIGNATURE_INVALID:
+                raise
+            fresh = await self.membership.renewed_key(identity)
+            if fresh.control_public_key == identity.control_public_key:
+                raise
+            return verify_task(signed, self._facts(fresh))
 
     def _facts(self, identity: Identity) -> Facts:
         return Facts(
@@ -232,19 +249,19 @@ class Agent:
             journal=self.journal,
         )
 
-    async def _refuse(self, signed: SignedTask, refusal: TaskRefused) -> None:
+    async def _refuse(self, signed: SignedTask, code: str, detail: str, *, retryable: bool) -> None:
         """Say no. Nothing is journaled: a refused task has touched nothing."""
         address = reply_address(signed.envelope)
-        log.warning("task refused: %s", refusal)
+        log.warning("task refused: %s [%s]", detail, code)
         if address is None:
             return
         task_id, epoch = address
         body = FailRequest(
             lease_epoch=epoch,
             boot_id=self.backend.boot_id(),
-            code=str(refusal.code),
-            detail=refusal.detail[:2000],
-            retryable=refusal.code in _WRONG_MOMENT,
+            code=str(code),
+            detail=detail[:2000],
+            retryable=retryable,
         )
         with contextlib.suppress(Refused):
             await self.control.deliver(task_id, "fail", body.to_json())

@@ -39,10 +39,11 @@ _CLOCK_TOLERANCE_S = 30
 
 @dataclass(frozen=True)
 class VerifiedTask:
-    """A task that passed every check."""
+    """A task that passed every check. signed: as it came, for whoever checks it again."""
 
     envelope: TaskEnvelope
     params: TaskParams
+    signed: SignedTask
 
     @property
     def allocation_id(self) -> str | None:
@@ -73,18 +74,12 @@ class Facts:
 def verify_task(task: SignedTask, facts: Facts) -> VerifiedTask:
     """Check who sent a task, to whom, and whether it is valid now. Raises TaskRefused."""
     identity = facts.identity
-    try:
-        signed = task_signing_bytes(task.envelope)
-    except WireError as error:
-        raise TaskRefused(RefusalCode.SCHEMA_INVALID, str(error)) from error
-    if not verify(identity.control_public_key, task.signature, signed):
-        raise TaskRefused(RefusalCode.SIGNATURE_INVALID, "not signed by the control plane's key")
-    envelope = _envelope(task.envelope)
+    envelope = open_envelope(task, (identity.control_public_key,))
     if envelope.node_id != identity.node_id:
         raise TaskRefused(RefusalCode.WRONG_NODE, "the task is for another node")
     if envelope.kind not in facts.capabilities:
         raise TaskRefused(RefusalCode.UNSUPPORTED_TASK, "this node does not do this kind of task")
-    params = _params(envelope, task.params)
+    params = open_params(envelope, task.params)
     known = facts.journal.entry(envelope.task_id)
     if known is not None and envelope.lease_epoch < known.epoch:
         raise TaskRefused(RefusalCode.STALE_EPOCH, "a newer lease of this task has been seen")
@@ -99,7 +94,35 @@ def verify_task(task: SignedTask, facts: Facts) -> VerifiedTask:
         raise TaskRefused(
             RefusalCode.ALLOCATION_RELEASED, "this allocation was already released here"
         )
-    return VerifiedTask(envelope, params)
+    return VerifiedTask(envelope, params, task)
+
+
+def open_envelope(task: SignedTask, keys: Collection[str]) -> TaskEnvelope:
+    """What was signed, by one of these keys (base64). Raises TaskRefused."""
+    try:
+        signed = task_signing_bytes(task.envelope)
+    except WireError as error:
+        raise TaskRefused(RefusalCode.SCHEMA_INVALID, str(error)) from error
+    if not any(verify(key, task.signature, signed) for key in keys):
+        raise TaskRefused(RefusalCode.SIGNATURE_INVALID, "not signed by the control plane's key")
+    try:
+        return TaskEnvelope.from_json(task.envelope, "/envelope")
+    except WireError as error:
+        unknown_kind = error.pointer == "/envelope/kind" and error.code == "unknown_value"
+        code = RefusalCode.UNSUPPORTED_TASK if unknown_kind else RefusalCode.SCHEMA_INVALID
+        raise TaskRefused(code, str(error)) from error
+
+
+def open_params(envelope: TaskEnvelope, raw: dict[str, Any]) -> TaskParams:
+    """The parameters that the envelope is bound to. Raises TaskRefused."""
+    try:
+        if params_sha256(raw) != envelope.params_sha256:
+            raise TaskRefused(
+                RefusalCode.PARAMS_MISMATCH, "the parameters are not those that were signed"
+            )
+        return parse_params(envelope.kind, raw)
+    except WireError as error:
+        raise TaskRefused(RefusalCode.SCHEMA_INVALID, str(error)) from error
 
 
 def verify_devices(
@@ -138,26 +161,6 @@ def reply_address(envelope: dict[str, Any]) -> tuple[str, int] | None:
     if isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch < 2**63:
         return None
     return task_id, epoch
-
-
-def _envelope(raw: dict[str, Any]) -> TaskEnvelope:
-    try:
-        return TaskEnvelope.from_json(raw, "/envelope")
-    except WireError as error:
-        unknown_kind = error.pointer == "/envelope/kind" and error.code == "unknown_value"
-        code = RefusalCode.UNSUPPORTED_TASK if unknown_kind else RefusalCode.SCHEMA_INVALID
-        raise TaskRefused(code, str(error)) from error
-
-
-def _params(envelope: TaskEnvelope, raw: dict[str, Any]) -> TaskParams:
-    try:
-        if params_sha256(raw) != envelope.params_sha256:
-            raise TaskRefused(
-                RefusalCode.PARAMS_MISMATCH, "the parameters are not those that were signed"
-            )
-        return parse_params(envelope.kind, raw)
-    except WireError as error:
-        raise TaskRefused(RefusalCode.SCHEMA_INVALID, str(error)) from error
 
 
 def _devices_problem(wanted: SlotDevices, own: CandidateSlot, shares: Shares) -> str | None:

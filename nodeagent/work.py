@@ -166,7 +166,7 @@ async def _run(
         return (await backend.discover(progress)).to_json(), ()
     if isinstance(params, BurnInParams):
         load = Unwanted(task.envelope.task_id, task.envelope.lease_epoch)
-        return (await backend.burn_in(params, progress, load)).to_json(), ()
+        return (await backend.burn_in(params, progress, load, task.signed)).to_json(), ()
     for slot in task_slots(params):
         if slot.part is not None and slot.part.kind not in backend.part_kinds:
             raise BackendError(
@@ -175,7 +175,7 @@ async def _run(
                 retryable=False,
             )
     if isinstance(params, VmProvisionParams | BaremetalProvisionParams):
-        return (await backend.provision(kind, params, progress)).to_json(), ()
+        return (await backend.provision(kind, params, progress, task.signed)).to_json(), ()
     assert isinstance(params, VmReleaseParams | BaremetalReleaseParams)
-    evidence = await backend.release(kind, params, progress)
+    evidence = await backend.release(kind, params, progress, task.signed)
     return ReleaseResult(params.allocation_id, params.attempt).to_json(), evidence

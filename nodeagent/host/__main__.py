@@ -21,12 +21,14 @@ from pathlib import Path
 
 import httpx
 
+from nodeagent.backend import BackendError
 from nodeagent.clock import SystemClock
 from nodeagent.daemon import Pace
 from nodeagent.files import try_lock
 from nodeagent.host.assemble import choose_runtime, clean_here, make_agent, make_helper, measuring
 from nodeagent.host.cleanup.steps import StepFailed
 from nodeagent.host.config import CONFIG_PATH, ConfigError, HostConfig, load_config
+from nodeagent.host.helper.keys import read_control_keys
 from nodeagent.host.nvml import Nvml
 from nodeagent.host.trust import trusted
 from nodeagent.host.wiring import wiring
@@ -115,11 +117,17 @@ def _check(config: HostConfig) -> int:
     except (OSError, ValueError) as error:
         print(f"error: the devices cannot be read: {error}", file=sys.stderr)
         return 1
+    try:
+        told = read_control_keys(config.control_keys)
+        keys = f"{len(told.keys)} for node {told.node_id}"
+    except BackendError as error:
+        keys = f"no task is taken: {error.detail}"
     said = {
         "name": config.name,
         "machines_run": runtime.works,
         "accelerated": accelerated,
         "runtime": runtime.detail,
+        "control_keys": keys,
         "gpus": len(report.gpus),
         "slots": len(report.slots),
         "findings": [f"{one.code}: {one.detail}" for one in report.findings],

@@ -23,6 +23,8 @@ from nodeagent.host.cleanup.steps import Before, Devices, Done, device_step
 from nodeagent.host.cleanup.vfio import VfioDevices, wipe_disks
 from nodeagent.host.cleanup.xids import KernelLog, XidWatch
 from nodeagent.host.config import DeviceKind, HostConfig
+from nodeagent.host.helper.grants import Grants
+from nodeagent.host.helper.keys import read_control_keys
 from nodeagent.host.helper.server import HelperServer
 from nodeagent.host.helper.verbs import Verbs
 from nodeagent.host.hooks import Hooks
@@ -121,6 +123,14 @@ def make_helper(config: HostConfig) -> HelperServer:
     owners = Owners(config.vm)
     burning = BurnIn(config.name, hooks, report, config.helper_folder / "load.json", boot)
     burning.recover()
+    clock = SystemClock()
+    grants = Grants(
+        lambda: read_control_keys(config.control_keys),
+        config.helper_folder / "grants.json",
+        boot,
+        clock,
+        config.kinds,
+    )
     machines = Machines(config, report, devices, hooks, owners, accelerated)
     verbs = Verbs(
         records=Records(config.helper_folder / "tenancies"),
@@ -130,12 +140,16 @@ def make_helper(config: HostConfig) -> HelperServer:
         devices=devices,
         runtime=runtime,
         boot=boot,
-        clock=SystemClock(),
+        clock=clock,
         owners=owners,
         burning=burning,
+        grants=grants,
     )
     if runtime.works:
         verbs.resume()
+    why = grants.usable()
+    if why:
+        log.error("no task is taken: %s", why)
     allowed, group = {os.geteuid()}, -1
     if config.agent_user:
         try:

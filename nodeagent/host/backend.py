@@ -44,6 +44,7 @@ from nodeagent.protocol import (
     FailureCode,
     PartKind,
     ProvisionResult,
+    SignedTask,
     SlotEvidence,
     TaskKind,
     TopologyReport,
@@ -62,7 +63,6 @@ _LOOK_EVERY_S = 10.0
 # Without these two, a later step would touch what is still in use.
 _NOTHING_BEYOND = (CleanupStep.VM_GONE, CleanupStep.DEVICES_DETACHED)
 _BARE_KINDS = frozenset({TaskKind.BAREMETAL_PROVISION, TaskKind.BAREMETAL_RELEASE})
-_SLICE_KINDS = frozenset({TaskKind.VM_PROVISION, TaskKind.VM_RELEASE})
 
 
 class HostBackend:
@@ -94,13 +94,7 @@ class HostBackend:
     @property
     def capabilities(self) -> frozenset[TaskKind]:
         """Making machines only where they can run; cleaning up always."""
-        found = {TaskKind.DISCOVER}
-        if self._config.images:
-            found |= _SLICE_KINDS
-        if self._config.baremetal:
-            found |= _BARE_KINDS
-        if "burn_in" in self._config.hooks:
-            found.add(TaskKind.BURN_IN)
+        found = {TaskKind.DISCOVER, *self._config.kinds}
         if self._runtime is not None and not self._runtime.works:
             found.discard(TaskKind.VM_PROVISION)
         return frozenset(found)
@@ -138,7 +132,8 @@ class HostBackend:
             folder: shutil.disk_usage(folder).free
             for folder in (self._config.agent_folder, self._config.helper_folder)
         }
-        return observation(seen, sight, report, self._cleaning, self._config, free)
+        trust = self._helper.trust()
+        return observation(seen, trust, sight, report, self._cleaning, self._config, free)
 
     def _sight(self, report: TopologyReport) -> DeviceSight:
         """Which devices are there; looked at every few seconds, since a driver takes its time."""
@@ -146,6 +141,10 @@ class HostBackend:
         if self._seen is None or not 0 <= now - self._seen_at < _LOOK_EVERY_S:
             self._seen, self._seen_at = self._wiring.look(report), now
         return self._seen
+
+    async def take(self, task: SignedTask) -> None:
+        """By the helper, with the control plane's keys as root has them. Raises BackendError."""
+        await self._helper.take(task)
 
     async def discover(self, progress: Progress) -> TopologyReport:
         """Read the wiring again. Raises BackendError."""
@@ -166,16 +165,17 @@ class HostBackend:
         kind: TaskKind,
         params: VmProvisionParams | BaremetalProvisionParams,
         progress: Progress,
+        signed: SignedTask,
     ) -> ProvisionResult:
         """Write it down, attach, start, and wait for it. Raises BackendError."""
         assert kind in PROVISION_KINDS
         claim = params.allocation_id
-        given = {"kind": kind.value, "params": params.to_json()}
+        given = {"task": signed.to_json()}
         await self._helper.do(Verb.DEFINE, "defining", 0, progress, **given)
         async with self._without_nvml():
             step = "imaging" if kind in _BARE_KINDS else "attaching"
-            await self._helper.do(Verb.ATTACH, step, 25, progress, claim=claim)
-        await self._helper.do(Verb.START, "starting", 50, progress, claim=claim)
+            await self._helper.do(Verb.ATTACH, step, 25, progress, **given)
+        await self._helper.do(Verb.START, "starting", 50, progress, **given)
         seen = await self._ready(claim, progress)
         return ProvisionResult(
             allocation_id=claim,
@@ -185,12 +185,12 @@ class HostBackend:
         )
 
     async def burn_in(
-        self, params: BurnInParams, progress: Progress, load: Unwanted
+        self, params: BurnInParams, progress: Progress, load: Unwanted, signed: SignedTask
     ) -> BurnInResult:
         """By the operator's hook, which the helper runs and ends. Raises BackendError."""
-        given = {"params": params.to_json(), "load": load.to_json()}
+        task = signed.to_json()
         try:
-            done = await self._helper.do(Verb.BURN_IN, "burning", 5, progress, **given)
+            done = await self._helper.do(Verb.BURN_IN, "burning", 5, progress, task=task)
         except (LeaseLost, TaskCancelled):
             # The request may still wait in the helper: this lease begins nothing any more either.
             await self.end_burn_in(replace(load, lease_epoch=load.lease_epoch + 1))
@@ -211,20 +211,21 @@ class HostBackend:
         kind: TaskKind,
         params: VmReleaseParams | BaremetalReleaseParams,
         progress: Progress,
+        signed: SignedTask,
     ) -> tuple[SlotEvidence, ...]:
         """Every required step in order. Raises BackendError with the evidence when one failed."""
         claim = params.allocation_id
         self._cleaning.add(claim)
         try:
-            return await self._clean(kind, params, progress)
+            return await self._clean(kind, progress, signed)
         finally:
             self._cleaning.discard(claim)
 
     async def _clean(
-        self, kind: TaskKind, params: VmReleaseParams | BaremetalReleaseParams, progress: Progress
+        self, kind: TaskKind, progress: Progress, signed: SignedTask
     ) -> tuple[SlotEvidence, ...]:
         required = REQUIRED_CLEANUP_STEPS[kind]
-        given = {"kind": kind.value, "params": params.to_json()}
+        given = {"task": signed.to_json()}
         shown: dict[int, list[EvidenceStep]] = {}
         failed: list[str] = []
         for place, step in enumerate(required):

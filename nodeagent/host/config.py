@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from nodeagent.protocol import MOST_BURN_IN_S
+from nodeagent.protocol import MOST_BURN_IN_S, RELEASE_KINDS, TaskKind
 
 CONFIG_PATH = Path("/etc/gpuaas-agent/agent.toml")
 _BARE_HOOKS = ("provision", "power", "network", "sanitise")
@@ -120,6 +120,7 @@ class HostConfig:
     """Everything the operator decided. Paths are absolute.
 
     ca_file: who may vouch for the control plane; None is whom the system and Mozilla's list trust.
+    control_keys: whose tasks the helper takes, and for which node; only root may write it.
     metrics_address, metrics_port: where Prometheus reads this host; port 0 is nowhere. The port is
     the DCGM exporter's: where that runs too, one of them needs another.
     """
@@ -132,6 +133,7 @@ class HostConfig:
     run_folder: Path = Path("/run/gpuaas-agent")
     agent_user: str = "gpuaas-agent"
     intended_use: str | None = None
+    control_keys: Path = Path("/etc/gpuaas-agent/control-keys.toml")
     root: Path = Path("/")
     replay_topology: Path | None = None
     baremetal: bool = False
@@ -146,6 +148,21 @@ class HostConfig:
     def socket_path(self) -> Path:
         """Where the helper listens."""
         return self.run_folder / "helper.sock"
+
+    @property
+    def kinds(self) -> frozenset[TaskKind]:
+        """The kinds of tasks that need the helper and that this host is set up for.
+
+        Whatever was taken out of the configuration since, what is there can be given back.
+        """
+        found = set(RELEASE_KINDS)
+        if self.images:
+            found.add(TaskKind.VM_PROVISION)
+        if self.baremetal:
+            found.add(TaskKind.BAREMETAL_PROVISION)
+        if "burn_in" in self.hooks:
+            found.add(TaskKind.BURN_IN)
+        return frozenset(found)
 
 
 def load_config(path: Path = CONFIG_PATH) -> HostConfig:

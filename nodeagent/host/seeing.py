@@ -9,7 +9,7 @@ from pathlib import Path
 from nodeagent.backend import Observation
 from nodeagent.host.config import HostConfig
 from nodeagent.host.discovery import DeviceSight
-from nodeagent.host.helper.wire import Inspection, SeenTenancy
+from nodeagent.host.helper.wire import Inspection, SeenTenancy, Trust
 from nodeagent.protocol import (
     Address,
     CandidateSlot,
@@ -28,6 +28,7 @@ _LEAST_FREE = 64 * 1024 * 1024
 
 def observation(
     seen: Inspection,
+    trust: Trust,
     sight: DeviceSight,
     report: TopologyReport,
     cleaning: Collection[str],
@@ -36,10 +37,14 @@ def observation(
 ) -> Observation:
     """The report of a host: what the helper and the bus say, put together.
 
-    cleaning: claims whose cleanup is under way now. free: bytes left where records are written.
+    trust: whether the helper would take a task. cleaning: claims whose cleanup is under way now.
+    free: bytes left where records are written.
     """
     holders, unclean = _holders(seen, report)
     conditions = [*_prerequisites(seen, config), *_strays(seen, report), *sight.conditions]
+    if not trust.works:
+        said = f"the helper takes no task: {trust.detail}"
+        conditions.append(Condition("prerequisite_missing", said[:2000]))
     if seen.burning:
         conditions.append(Condition("burn_in_runs", "the GPUs are under a burn-in's load"))
     conditions += [

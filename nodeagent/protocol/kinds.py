@@ -137,6 +137,12 @@ class RefusalCode(StrEnum):
     DEVICE_MISMATCH = "device_mismatch"
     DEVICE_IN_USE = "device_in_use"
     ALLOCATION_RELEASED = "allocation_released"
+    # By a real host's privileged helper alone, which checks the same again and these.
+    TASK_REPLAYED = "task_replayed"
+    TASK_MISSING = "task_missing"
+    VERB_NOT_ALLOWED = "verb_not_allowed"
+    CONTROL_KEYS_UNUSABLE = "control_keys_unusable"
+    HELPER_TOO_OLD = "helper_too_old"
 
 
 class FailureCode(StrEnum):

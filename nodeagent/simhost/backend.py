@@ -16,6 +16,7 @@ from nodeagent.protocol import (
     FailureCode,
     PartKind,
     ProvisionResult,
+    SignedTask,
     SlotDevices,
     SlotEvidence,
     TaskKind,
@@ -99,6 +100,9 @@ class SimBackend:
             self.store.state.loaded(self._clock.now()),
         )
 
+    async def take(self, task: SignedTask) -> None:
+        """Nothing here runs with other rights than the agent, whose own checks are the last."""
+
     async def discover(self, progress: Progress) -> TopologyReport:
         """Read the topology file again."""
         kind = TaskKind.DISCOVER
@@ -115,6 +119,7 @@ class SimBackend:
         kind: TaskKind,
         params: VmProvisionParams | BaremetalProvisionParams,
         progress: Progress,
+        signed: SignedTask,
     ) -> ProvisionResult:
         """Define, attach, start and boot; what is already done is not done again."""
         self._check_prerequisites(kind)
@@ -141,7 +146,7 @@ class SimBackend:
         )
 
     async def burn_in(
-        self, params: BurnInParams, progress: Progress, load: Unwanted
+        self, params: BurnInParams, progress: Progress, load: Unwanted, signed: SignedTask
     ) -> BurnInResult:
         """Load the GPUs, on disk, and say how they stood it."""
         return await burn_in(self, params, self._clock, progress, load)
@@ -155,6 +160,7 @@ class SimBackend:
         kind: TaskKind,
         params: VmReleaseParams | BaremetalReleaseParams,
         progress: Progress,
+        signed: SignedTask,
     ) -> tuple[SlotEvidence, ...]:
         """Clean each slot; the evidence says what was done, or, under a fault, what was claimed."""
         self._cleaning.add(params.allocation_id)

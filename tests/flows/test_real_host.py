@@ -15,6 +15,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from gpuaas.kernel import audits
 from placement.models import CleanupProof, Node, NodeCredential, NodeTask
+from placement.node_tasks import control_public_key
 from placement.selectors import posture_of
 from placement.services import agents, approvals, nodes
 from placement.services.allocations import allocation_release
@@ -88,7 +89,13 @@ def play(live_server: LiveServer) -> Iterator[Play]:
     acme = a_tenant("acme")
     node = nodes.node_create(name="host-1", actor=OPERATOR)
     _, token = agents.join_token_create(node_id=node.pk, actor=OPERATOR)
-    with host_stage(server=live_server.url, token=token, images=IMAGES) as host:
+    with host_stage(
+        server=live_server.url,
+        token=token,
+        images=IMAGES,
+        node_id=str(node.pk),
+        keys=(control_public_key(),),
+    ) as host:
         host.start_helper()
         host.start_agent()
         made = Play(host, node, acme)

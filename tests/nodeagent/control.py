@@ -178,6 +178,7 @@ class Control:
             self.credential = f"credential-{self.renewals + 1}"
             expires = self.now() + self.credential_life_s
             answer = {"credential_id": self.credential, "expires_at": expires}
+            answer["control_public_key"] = public_text(self.key)
             return 200, {**answer, "server_time": self.now()}
         if verb == "tasks:lease":
             return self._lease(LeaseRequest.from_json(body))

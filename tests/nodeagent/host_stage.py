@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -29,9 +30,10 @@ from nodeagent.protocol import (
     VmProvisionParams,
     VmReleaseParams,
 )
+from nodeagent.signing import public_text
 from nodeagent.simhost.hardware import HardwareConfig, create_host, read_config, read_hardware
 from tests.nodeagent.clock import FakeClock
-from tests.nodeagent.control import TOKEN, Control, serve
+from tests.nodeagent.control import NODE, TOKEN, Control, serve
 from tests.topologies import topology_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +89,17 @@ class HostStage:
     def config(self) -> Path:
         """The operator's file."""
         return self.folder / "agent.toml"
+
+    @property
+    def control_keys(self) -> Path:
+        """Whose tasks the helper takes."""
+        return self.folder / "control-keys.toml"
+
+    def trust(self, *keys: str, node_id: str = NODE) -> None:
+        """Write down these keys, as root would."""
+        told = f'node_id = "{node_id}"\nkeys = {json.dumps(keys)}\n'
+        self.control_keys.write_text(told)
+        self.control_keys.chmod(0o644)
 
     @property
     def records(self) -> list[Tenancy]:
@@ -212,11 +225,13 @@ def host_stage(
     server: str = "",
     token: str = TOKEN,
     images: Sequence[str] = ("small",),
+    node_id: str = NODE,
+    keys: Sequence[str] = (),
 ) -> Iterator[HostStage]:
     """A host that has not joined yet.
 
-    qemu None: the fake one. image: the image's TOML table, under each of the names. server and
-    token: of another control plane than the tests' own.
+    qemu None: the fake one. image: the image's TOML table, under each of the names. server, token,
+    node_id and keys: of another control plane than the tests' own.
     """
     folder = Path(tempfile.mkdtemp(prefix="gh-", dir="/tmp"))
     folder.chmod(0o755)
@@ -234,12 +249,14 @@ def host_stage(
         (folder / "kernel").write_bytes(b"")
     with serve(control) as own:
         stage = HostStage(folder, control)
+        stage.trust(*(keys or (public_text(control.key),)), node_id=node_id)
         agent = folder / "agent"
         agent.mkdir()
         (agent / "join-token").write_text(token)
         stage.config.write_text(
             f'[agent]\nserver = "{server or own}"\nname = "host-1"\n'
             'agent_user = ""\nbaremetal = true\n'
+            f'control_keys = "{stage.control_keys}"\n'
             f'agent_folder = "{agent}"\nhelper_folder = "{folder}/helper"\n'
             f'run_folder = "{folder}/run"\nmetrics_port = 0\nreplay_topology = "{folder}/sim"\n'
             f'[vm]\nemulate = true\ndevices = "stand_in"\nnetwork = "loopback"\n'

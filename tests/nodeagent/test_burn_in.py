@@ -26,6 +26,7 @@ from nodeagent.host.runtime.sessions import Session
 from nodeagent.protocol import (
     BurnInParams,
     BurnInResult,
+    SignedTask,
     TaskKind,
     Unwanted,
     WireError,
@@ -415,11 +416,13 @@ def test_a_request_that_still_waits_in_the_helper_begins_no_load_once_its_lease_
     async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """The helper, which takes up a burn-in only after it was told to end it."""
         told = json.loads(await reader.readline())
-        of = Unwanted.from_json(told["load"])
         if told["verb"] == "burn_in":
+            envelope = told["task"]["envelope"]
+            of = Unwanted(envelope["task_id"], envelope["lease_epoch"])
             waiting.append(of)
             await reader.read()
         else:
+            of = Unwanted.from_json(told["load"])
             await asyncio.to_thread(load.end, of)
             began.append("ended")
             writer.write(b'{"done": {}}\n')
@@ -439,8 +442,10 @@ def test_a_request_that_still_waits_in_the_helper_begins_no_load_once_its_lease_
         backend = HostBackend(config, cast(Any, None), cast(Any, None), cast(Any, None))
         async with server:
             with pytest.raises(why):
-                await backend.burn_in(params, lost, Unwanted("task-1", 4))
+                await backend.burn_in(params, lost, Unwanted("task-1", 4), signed)
 
+    envelope = {"task_id": "task-1", "lease_epoch": 4}
+    signed = SignedTask(envelope, params.to_json(), "A" * 86 + "==")
     waiting: list[Unwanted] = []
     beats: list[str] = []
     asyncio.run(runs())

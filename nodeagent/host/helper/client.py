@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.backend import BackendError, HostUnknown, Progress
-from nodeagent.host.helper.wire import MOST_BYTES, Inspection, Verb
-from nodeagent.protocol import FailureCode, WireError, load_json
+from nodeagent.host.helper.wire import MOST_BYTES, Inspection, Trust, Verb
+from nodeagent.protocol import FailureCode, RefusalCode, SignedTask, WireError, load_json
 
 _INSPECT_S = 10.0
 _BEAT_S = 1.0
@@ -30,19 +30,48 @@ class Helper:
     def inspect(self) -> Inspection:
         """What is on the host now. Raises HelperAway."""
         try:
+            return Inspection.from_json(self._told(Verb.INSPECT))
+        except (WireError, BackendError) as error:
+            raise HelperAway(f"the helper does not answer: {error}") from error
+
+    def trust(self) -> Trust:
+        """Whether the helper would take a task now. Raises HelperAway."""
+        try:
+            return Trust.from_json(self._told(Verb.TRUST))
+        except BackendError as error:
+            return Trust(False, _older(error).detail)
+        except WireError as error:
+            raise HelperAway(f"the helper does not answer: {error}") from error
+
+    def _told(self, verb: Verb) -> dict[str, Any]:
+        """A short answer, waited for. Raises HelperAway, WireError or BackendError."""
+        try:
             with socket.socket(socket.AF_UNIX) as channel:
                 channel.settimeout(_INSPECT_S)
                 channel.connect(str(self._path))
-                channel.sendall(_line(Verb.INSPECT))
+                channel.sendall(_line(verb))
                 got = b""
                 while not got.endswith(b"\n"):
                     part = channel.recv(65_536)
                     if not part or len(got) > MOST_BYTES:
                         raise HelperAway("the helper broke off")
                     got += part
-            return Inspection.from_json(_done(got))
-        except (OSError, WireError, BackendError) as error:
+        except OSError as error:
             raise HelperAway(f"the helper does not answer: {error}") from error
+        return _done(got)
+
+    async def take(self, task: SignedTask) -> None:
+        """Have a task checked and written down, before anything of it is done.
+
+        Raises BackendError: by which name the helper refuses it.
+        """
+        try:
+            async with asyncio.timeout(_INSPECT_S):
+                await self._ask(_line(Verb.TAKE, task=task.to_json()))
+        except TimeoutError as error:
+            raise _away(error) from error
+        except BackendError as error:
+            raise _older(error) from error
 
     async def do(
         self, verb: Verb, step: str, percent: int, progress: Progress, /, **arguments: Any
@@ -103,6 +132,14 @@ def _done(answer: bytes) -> dict[str, Any]:
     if not isinstance(done, dict):
         raise WireError("/done", "missing", "the helper gave no answer")
     return done
+
+
+def _older(error: BackendError) -> BackendError:
+    """A helper that does not know a verb was not restarted after the agent was upgraded."""
+    if error.code != "request_invalid" or not error.detail.startswith("/verb"):
+        return error
+    detail = "the helper is older than its agent, and checks no task: restart gpuaas-helper"
+    return BackendError(RefusalCode.HELPER_TOO_OLD, detail, retryable=True)
 
 
 def _away(error: Exception) -> BackendError:

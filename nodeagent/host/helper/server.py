@@ -18,7 +18,7 @@ from typing import Any
 
 from nodeagent.backend import BackendError
 from nodeagent.host.helper.verbs import Verbs
-from nodeagent.host.helper.wire import MOST_BYTES, parse_request
+from nodeagent.host.helper.wire import MOST_BYTES, TASK_MISSING, parse_request
 from nodeagent.protocol import WireError, load_json
 
 log = logging.getLogger("nodeagent.helper")
@@ -90,6 +90,9 @@ class HelperServer:
         try:
             request = parse_request(load_json(_line(channel), max_bytes=MOST_BYTES))
         except WireError as error:
+            if error.code == TASK_MISSING:
+                detail = f"{error}; the agent is older than its helper: upgrade and restart it"
+                return _problem(TASK_MISSING, detail, retryable=True)
             return _problem("request_invalid", str(error), retryable=False)
         try:
             result = self._verbs.run(request)

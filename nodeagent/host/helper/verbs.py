@@ -1,7 +1,8 @@
 """What does the helper do for each verb, and when does it refuse?
 
-It trusts nothing that the agent says about devices or paths: what may be touched is looked up here,
-in this host's own wiring, configuration and records. Every verb may be repeated; two for one claim
+It trusts nothing that the agent says: what is to be done is read out of what the control plane has
+signed, and what may be touched is looked up here, in this host's own wiring, configuration and
+records. Every verb may be repeated; two for one claim
 run one after the other.
 """
 
@@ -18,6 +19,7 @@ from nodeagent.backend import BackendError
 from nodeagent.clock import Clock
 from nodeagent.host.cleanup.steps import Before, Devices, Done, StepFailed, device_step
 from nodeagent.host.helper.bounds import Bounds, refuse_different
+from nodeagent.host.helper.grants import Grant, Grants
 from nodeagent.host.helper.wire import (
     Cleaned,
     Inspection,
@@ -25,6 +27,7 @@ from nodeagent.host.helper.wire import (
     Release,
     Request,
     SeenTenancy,
+    Trust,
     Verb,
 )
 from nodeagent.host.records import BAREMETAL, NO_UID, SLICE, Records, Tenancy
@@ -48,6 +51,7 @@ from nodeagent.protocol import (
     SlotEvidence,
     TaskKind,
     TopologyReport,
+    Unwanted,
     VmState,
     task_slots,
 )
@@ -79,6 +83,7 @@ class Verbs:
         clock: Clock,
         owners: Owners,
         burning: BurnIn,
+        grants: Grants,
     ) -> None:
         self._records = records
         self._machines = machines
@@ -90,6 +95,7 @@ class Verbs:
         self._clock = clock
         self._owners = owners
         self._burning = burning
+        self._grants = grants
         self._turn = threading.Lock()
         self._turns: dict[str, _ClaimTurn] = {}
 
@@ -97,24 +103,31 @@ class Verbs:
         """Carry out one request. Raises BackendError."""
         if request.verb is Verb.INSPECT:
             return self._inspect()
-        if request.verb is Verb.BURN_IN:
-            return self._burn_in(request)
+        if request.verb is Verb.TRUST:
+            why = self._grants.usable()
+            return Trust(not why, why)
         if request.verb is Verb.END_BURN_IN:
             assert request.load is not None
             self._burning.end(request.load)
             return None
-        with self._one_at_a_time(request.claim):
+        assert request.task is not None
+        grant = self._grants.checked(request.verb, request.task)
+        if request.verb is Verb.BURN_IN:
+            return self._burn_in(grant)
+        with self._one_at_a_time(grant.claim):
+            # It may have waited for its turn, and a release have been signed meanwhile.
+            grant = self._grants.checked(request.verb, request.task)
             match request.verb:
                 case Verb.DEFINE:
-                    self._define(request)
+                    self._define(grant)
                 case Verb.ATTACH:
-                    self._attach(self._tenancy(request.claim))
+                    self._attach(self._tenancy(grant))
                 case Verb.START:
-                    self._start(self._tenancy(request.claim))
+                    self._start(self._tenancy(grant))
                 case Verb.CLEAN:
-                    return self._clean(request)
+                    return self._clean(grant, request.step)
                 case Verb.SETTLE:
-                    self._settle(request)
+                    self._settle(grant)
         return None
 
     def resume(self) -> None:
@@ -166,11 +179,10 @@ class Verbs:
 
     # Making
 
-    def _define(self, request: Request) -> None:
-        params = request.params
+    def _define(self, grant: Grant) -> None:
+        params = grant.params
         assert isinstance(params, Provision)
-        kind = BAREMETAL if isinstance(params, BaremetalProvisionParams) else SLICE
-        slots = task_slots(params)
+        kind, slots = _tenancy_kind(params), task_slots(params)
         self._bounds.refuse_unknown(slots)
         image = self._machines.image(params.image)
         with self._turn:
@@ -220,21 +232,21 @@ class Verbs:
             detail = f"machines cannot run on this host: {self._runtime.detail}"
             raise BackendError(FailureCode.PREREQUISITE_MISSING, detail, retryable=True)
 
-    def _burn_in(self, request: Request) -> BurnInResult:
-        params = request.params
+    def _burn_in(self, grant: Grant) -> BurnInResult:
+        params = grant.params
         assert isinstance(params, BurnInParams)
-        assert request.load is not None
+        load = Unwanted(grant.envelope.task_id, grant.envelope.lease_epoch)
         with contextlib.ExitStack() as stack:
             with self._turn:
                 # From here on nothing is defined on them, and nothing was before.
                 self._bounds.refuse_busy(params.gpus)
-                stack.enter_context(self._burning.taken(params, request.load))
+                stack.enter_context(self._burning.taken(params, load))
             return self._burning.run(params)
 
     # Cleaning
 
-    def _clean(self, request: Request) -> Cleaned:
-        params, step = request.params, request.step
+    def _clean(self, grant: Grant, step: CleanupStep | None) -> Cleaned:
+        params = grant.params
         assert isinstance(params, Release)
         assert step is not None
         if step not in REQUIRED_CLEANUP_STEPS[_task_kind(params)]:
@@ -285,9 +297,9 @@ class Verbs:
             boot, since = ("" if tenancy.rebooted else tenancy.boot), tenancy.since_us
         return device_step(self._devices, step, slot, Before(boot, since, counts))
 
-    def _settle(self, request: Request) -> None:
+    def _settle(self, grant: Grant) -> None:
         """Forget a claim, once every step of every slot was done in this attempt."""
-        params = request.params
+        params = grant.params
         assert isinstance(params, Release)
         tenancy = self._bounds.own_or_none(params, task_slots(params))
         if tenancy is None:
@@ -305,11 +317,15 @@ class Verbs:
 
     # Refusing
 
-    def _tenancy(self, claim: str) -> Tenancy:
-        tenancy = self._records.get(claim)
+    def _tenancy(self, grant: Grant) -> Tenancy:
+        """What the claim has here, where it is what the task is about. Raises BackendError."""
+        params = grant.params
+        assert isinstance(params, Provision)
+        tenancy = self._records.get(grant.claim)
         if tenancy is None or not tenancy.present:
             detail = "this claim has nothing on this host"
             raise BackendError("claim_unknown", detail, retryable=True)
+        refuse_different(tenancy, _tenancy_kind(params), task_slots(params))
         return tenancy
 
     @contextlib.contextmanager
@@ -326,6 +342,10 @@ class Verbs:
                 if not turn.wanted:
                     # Nobody waits for it; a host lives through more claims than it can remember.
                     del self._turns[claim]
+
+
+def _tenancy_kind(params: Provision) -> str:
+    return BAREMETAL if isinstance(params, BaremetalProvisionParams) else SLICE
 
 
 def _task_kind(params: Release) -> TaskKind:

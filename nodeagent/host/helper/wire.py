@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from nodeagent.protocol import (
     BaremetalProvisionParams,
     BaremetalReleaseParams,
-    BurnInParams,
     CleanupStep,
     Message,
+    RefusalCode,
+    SignedTask,
     SlotEvidence,
     TaskKind,
     Unwanted,
@@ -20,27 +22,46 @@ from nodeagent.protocol import (
     VmReleaseParams,
     VmState,
     WireError,
-    parse_params,
 )
 from nodeagent.protocol.codec import Integer, Many, Text
 from nodeagent.protocol.messages import AllocationId
 from nodeagent.protocol.topology import Id
 
 MOST_BYTES = 1024 * 1024
+TASK_MISSING = RefusalCode.TASK_MISSING.value
 
 
 class Verb(StrEnum):
     """Everything that the helper does."""
 
     INSPECT = "inspect"
+    TRUST = "trust"
+    END_BURN_IN = "end_burn_in"
+    TAKE = "take"
     DEFINE = "define"
     ATTACH = "attach"
     START = "start"
     CLEAN = "clean"
     SETTLE = "settle"
     BURN_IN = "burn_in"
-    END_BURN_IN = "end_burn_in"
 
+
+WITHOUT_TASK = frozenset({Verb.INSPECT, Verb.TRUST, Verb.END_BURN_IN})
+"""Two only look. To end a burn-in's load gives nothing to anybody: what is killed has not passed,
+and it must be possible also where the task that began it is known to nobody here any more."""
+
+_MAKES = frozenset({Verb.TAKE, Verb.DEFINE, Verb.ATTACH, Verb.START})
+_RELEASES = frozenset({Verb.TAKE, Verb.CLEAN, Verb.SETTLE})
+VERBS_OF = MappingProxyType(
+    {
+        TaskKind.VM_PROVISION: _MAKES,
+        TaskKind.BAREMETAL_PROVISION: _MAKES,
+        TaskKind.VM_RELEASE: _RELEASES,
+        TaskKind.BAREMETAL_RELEASE: _RELEASES,
+        TaskKind.BURN_IN: frozenset({Verb.TAKE, Verb.BURN_IN}),
+    }
+)
+"""What a task allows. A discovery has nothing done."""
 
 Provision = VmProvisionParams | BaremetalProvisionParams
 Release = VmReleaseParams | BaremetalReleaseParams
@@ -48,22 +69,20 @@ Release = VmReleaseParams | BaremetalReleaseParams
 
 @dataclass(frozen=True)
 class Request:
-    """One request. params: of define, clean, settle and burn_in; step: of clean alone.
-
-    load: of burn_in and end_burn_in, by which task and lease.
-    """
+    """One request. task: of every verb that a task causes; step: of clean; load: of end_burn_in."""
 
     verb: Verb
-    claim: str = ""
-    kind: TaskKind | None = None
-    params: Provision | Release | BurnInParams | None = None
+    task: SignedTask | None = None
     step: CleanupStep | None = None
     load: Unwanted | None = None
 
 
 @dataclass(frozen=True)
-class _Claimed(Message):
-    claim: AllocationId
+class Trust(Message):
+    """Whether a task of the control plane's would be taken now; detail: why not, or by what."""
+
+    works: bool
+    detail: Annotated[str, Text(2000, least=0, multiline=True)]
 
 
 @dataclass(frozen=True)
@@ -124,33 +143,17 @@ def parse_request(raw: Any) -> Request:
     except ValueError:
         raise WireError("/verb", "unknown_value", "not one of the helper's verbs") from None
     rest = {key: value for key, value in raw.items() if key != "verb"}
-    if verb is Verb.INSPECT:
+    if verb in (Verb.INSPECT, Verb.TRUST):
         _only(rest)
         return Request(verb)
-    if verb in (Verb.ATTACH, Verb.START):
-        return Request(verb, claim=_Claimed.from_json(rest).claim)
-    if verb in (Verb.BURN_IN, Verb.END_BURN_IN):
-        _only(rest, {"params", "load"} if verb is Verb.BURN_IN else {"load"})
-        load = Unwanted.from_json(rest.get("load"), "/load")
-        if verb is Verb.END_BURN_IN:
-            return Request(verb, load=load)
-        burning = BurnInParams.from_json(rest.get("params"), "/params")
-        return Request(verb, kind=TaskKind.BURN_IN, params=burning, load=load)
-    return _with_params(verb, rest)
-
-
-def _with_params(verb: Verb, rest: dict[str, Any]) -> Request:
-    wanted = {"kind", "params", "step"} if verb is Verb.CLEAN else {"kind", "params"}
-    _only(rest, wanted)
-    kind = _word(rest, "kind", TaskKind)
-    params = parse_params(kind, rest.get("params"))
-    making = isinstance(params, VmProvisionParams | BaremetalProvisionParams)
-    releasing = isinstance(params, VmReleaseParams | BaremetalReleaseParams)
-    if not (making if verb is Verb.DEFINE else releasing):
-        raise WireError("/kind", "unknown_value", "this verb is not for that kind of task")
-    assert isinstance(params, Provision | Release)
+    if verb is Verb.END_BURN_IN:
+        _only(rest, {"load"})
+        return Request(verb, load=Unwanted.from_json(rest.get("load"), "/load"))
+    if "task" not in rest:
+        raise WireError("/task", TASK_MISSING, "this verb comes with the task that causes it")
+    _only(rest, {"task", "step"} if verb is Verb.CLEAN else {"task"})
     step = _word(rest, "step", CleanupStep) if verb is Verb.CLEAN else None
-    return Request(verb, params.allocation_id, kind, params, step)
+    return Request(verb, SignedTask.from_json(rest["task"], "/task"), step)
 
 
 def _word(rest: dict[str, Any], name: str, words: Any) -> Any:
