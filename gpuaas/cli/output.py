@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from gpuaas.cells import inert
 from gpuaas.cli import jsonpath, values
 from gpuaas.cli.problems import Json, UsageError
 
@@ -25,11 +26,6 @@ GAP = "  "
 
 # Marks around styled text. Control characters, since values.clean() keeps them out of data.
 _STYLE, _TEXT, _END = "\x01", "\x02", "\x03"
-
-
-def inert(text: str) -> str:
-    """A spreadsheet would run a cell that begins like a formula: a tenant chooses its names."""
-    return f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t"} else text
 
 
 @dataclass(frozen=True)

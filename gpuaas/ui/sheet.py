@@ -1,4 +1,4 @@
-"""How does a list go to a spreadsheet, without its cells being run as formulas?"""
+"""How does a list go to a spreadsheet?"""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ import csv
 from collections.abc import Iterable
 
 from django.http import HttpResponse
-
-
-def inert(text: str) -> str:
-    """A spreadsheet would run a cell that begins like a formula."""
-    return f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t"} else text
 
 
 def sheet(name: str, lines: Iterable[Iterable[object]]) -> HttpResponse:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuaas.cells import inert
 from gpuaas.cli.jsonpath import picked
-from gpuaas.cli.output import inert
 from gpuaas.cli.problems import UsageError
 from tests.cli.conftest import Run
 from tests.cli.fake_server import TOKEN, FakeServer, listing

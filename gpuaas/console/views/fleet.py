@@ -9,6 +9,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
+from gpuaas.cells import inert
 from gpuaas.console.fleet_map import (
     CHOICES,
     CUT,
@@ -33,7 +34,7 @@ from gpuaas.console.fleet_racks import RackTiles, place_words, racks_of
 from gpuaas.console.pages import ConsolePage
 from gpuaas.kernel import clock, errors
 from gpuaas.ui.marks import mark_of
-from gpuaas.ui.sheet import inert, sheet
+from gpuaas.ui.sheet import sheet
 from placement.selectors.fleet import fleet_lumps, fleet_nodes
 
 ROOMY = 60

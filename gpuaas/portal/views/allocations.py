@@ -10,6 +10,7 @@ from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
+from gpuaas.cells import inert
 from gpuaas.kernel import clock, errors
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.models.work import ENDED
@@ -19,7 +20,7 @@ from gpuaas.ui.forms import text_in
 from gpuaas.ui.four import sides_of
 from gpuaas.ui.frame import Crumb
 from gpuaas.ui.paging import cursor_at, part_of, position_of
-from gpuaas.ui.sheet import inert, sheet
+from gpuaas.ui.sheet import sheet
 from placement.models import Allocation
 from placement.selectors import (
     allocation_explain,
