@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from gpuaas.kernel import events
 from gpuaas.kernel.actor import system
 from gpuaas.kernel.models import Event
@@ -68,7 +66,7 @@ def tenant_deleting(event: Event) -> None:
 def excess_due(event: Event) -> None:
     """The delay after a lowered envelope is over."""
     if event.subject_id is not None:
-        excess_drain(event.subject_id, UUID(event.facts["class_id"]))
+        excess_drain(event.subject_id)
 
 
 def notice_given(event: Event) -> None:

@@ -9,7 +9,7 @@ from placement.services.burn_in_stop import burn_in_stop_sweep
 from placement.services.differences import boots_sweep, fabrics_sweep
 from placement.services.drift import drift_sweep
 from placement.services.durations import durations_sweep
-from placement.services.endings import deletions_sweep, suspensions_sweep
+from placement.services.endings import deletions_sweep, excesses_sweep, suspensions_sweep
 from placement.services.evidence import readiness_sweep
 from placement.services.health import health_sweep
 from placement.services.maintenance import maintenance_sweep
@@ -27,6 +27,7 @@ ticks.register("placement.silence", 5.0, silence_sweep)
 ticks.register("placement.projections", 5.0, projections_refresh)
 ticks.register("placement.deletions", 5.0, deletions_sweep)
 ticks.register("placement.suspensions", 10.0, suspensions_sweep)
+ticks.register("placement.excesses", 10.0, excesses_sweep)
 ticks.register("placement.spending", 60.0, spend_sweep)
 ticks.register("placement.boots", 15.0, boots_sweep)
 ticks.register("placement.fabrics", 15.0, fabrics_sweep)

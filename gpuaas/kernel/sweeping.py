@@ -66,6 +66,23 @@ def many(sweep: str, find: Find, act: Callable[[Sequence[UUID]], int], *, size: 
     return _Turn(sweep, act, at_once=True).take(find, size=size)
 
 
+def in_order(sweep: str, find: Find, steps: Callable[[UUID], Iterable[int]]) -> int:
+    """Do the steps of each object that ``find`` gives, in their order; how much was done.
+
+    Each step is a transaction of its own, and says how much it did. One that breaks stops the
+    later ones of its object, and no other object's; what came before it stays, and is counted.
+    """
+    done = 0
+
+    def act(subject: UUID) -> None:
+        nonlocal done
+        for count in steps(subject):
+            done += count
+
+    each(sweep, find, act, at_once=False)
+    return done
+
+
 class _Turn:
     """One turn of a sweep: what rests, and what is done."""
 

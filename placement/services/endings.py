@@ -25,6 +25,7 @@ from placement.states import LIVE, AllocationState, ClaimState, Outcome
 from tenants.errors import ENVELOPE_LOWERED, TENANT_DELETING, TenantSuspended
 from tenants.models import QuotaCounter, Tenant
 from tenants.services.deletion import tenant_delete_finish
+from tenants.services.quota import draining
 from tenants.states import TenantState
 
 PART = system("endings")
@@ -82,16 +83,38 @@ def deleting_release(tenant_id: UUID) -> int:
     return _release(_standing(tenant_id), None, TENANT_DELETING.code, "the tenant is being deleted")
 
 
-def excess_drain(tenant_id: UUID, class_id: UUID) -> int:
-    """Release the newest leases until what stays is within the limit; how many began.
+def excess_drain(tenant_id: UUID) -> int:
+    """Release what a tenant holds beyond limits whose delay is over; how many releases began.
 
-    What is being released already counts, so that repeating this releases no more.
+    What is being released already counts, so that repeating this releases no more. One that
+    cannot be released keeps no other, and no older one is taken in its place.
     """
-    counter = QuotaCounter.objects.filter(tenant_id=tenant_id, resource_class_id=class_id).first()
-    if counter is None or counter.drain_at is None:
-        return 0
+    chosen = [row for counter in draining().filter(tenant=tenant_id) for row in _newest(counter)]
+    chosen.sort(key=lambda row: (row.node.num, row.pk))
+    return _release(
+        chosen, Outcome.EVICTED, ENVELOPE_LOWERED.code, "the tenant's envelope was lowered"
+    )
+
+
+def excesses_sweep() -> int:
+    """Release what lowered envelopes leave beyond their limits: what an event could not."""
+    # Each batch is a transaction of its own: one that cannot be given back keeps no other.
+    return sweeping.each("placement.excesses", _exceeding, excess_drain, at_once=False)
+
+
+def _exceeding(resting: Collection[UUID]) -> list[UUID]:
+    rows = draining().exclude(tenant__in=resting)
+    held = rows.filter(tenant__allocations__state__in=STANDING)
+    return list(dict.fromkeys(held.values_list("tenant", flat=True)))
+
+
+def _newest(counter: QuotaCounter) -> list[Allocation]:
+    """The newest leases of a class without which the tenant is within its limit."""
     claims = Claim.objects.filter(
-        tenant_id=tenant_id, resource_class_id=class_id, holder="tenant", state__in=LIVE
+        tenant=counter.tenant_id,
+        resource_class=counter.resource_class_id,
+        holder="tenant",
+        state__in=LIVE,
     )
     going = claims.filter(state=ClaimState.RELEASING).aggregate(total=Sum("amount_milli"))["total"]
     excess = counter.grandfathered_milli - (going or 0)
@@ -107,11 +130,7 @@ def excess_drain(tenant_id: UUID, class_id: UUID) -> int:
             break
         chosen.append(row)
         excess -= held[row.pk]
-    chosen = [row for row in chosen if row.state in STANDING]
-    chosen.sort(key=lambda row: (row.node.num, row.pk))
-    return _release(
-        chosen, Outcome.EVICTED, ENVELOPE_LOWERED.code, "the tenant's envelope was lowered"
-    )
+    return [row for row in chosen if row.state in STANDING]
 
 
 def deletions_sweep() -> int:

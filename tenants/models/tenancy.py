@@ -189,6 +189,9 @@ class QuotaCounter(models.Model):
     drain_at = models.DateTimeField(
         null=True, help_text="When what is held beyond the limit begins to be released."
     )
+    drain_told_at = models.DateTimeField(
+        null=True, help_text="When it was last said how much has to go."
+    )
     admitting = models.BooleanField(
         default=True,
         help_text="False while the tenant is not active; read under this row's lock, so that "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from uuid import UUID
 
@@ -105,16 +105,13 @@ def bursts_turn() -> int:
 
     Those of one tenant in their order: one that breaks stops its own tenant's, and no other's.
     """
-    moved = 0
 
-    def turn(tenant_id: UUID) -> None:
-        nonlocal moved
+    def steps(tenant_id: UUID) -> Iterable[int]:
         for rule in _open_rules().filter(tenant=tenant_id):
             if _move(rule, clock.db_now()):
-                moved += _turn_one(rule.pk)
+                yield _turn_one(rule.pk)
 
-    sweeping.each("tenants.bursts", _tenants_to_turn, turn, at_once=False)
-    return moved
+    return sweeping.in_order("tenants.bursts", _tenants_to_turn, steps)
 
 
 def _open_rules() -> QuerySet[BurstRule]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from enum import Enum
 from typing import Final
@@ -273,16 +273,12 @@ def envelopes_apply_due() -> int:
 
     Those of one tenant in their order: one that breaks stops its own tenant's, and no other's.
     """
-    applied = 0
 
-    def apply(tenant_id: UUID) -> None:
-        nonlocal applied
+    def steps(tenant_id: UUID) -> Iterable[int]:
         due = _due().filter(tenant=tenant_id).order_by("effective_from", "version")
-        for version_id in list(due.values_list("pk", flat=True)):
-            applied += _apply_due(version_id)
+        return map(_apply_due, list(due.values_list("pk", flat=True)))
 
-    sweeping.each("tenants.envelopes", _tenants_due, apply, at_once=False)
-    return applied
+    return sweeping.in_order("tenants.envelopes", _tenants_due, steps)
 
 
 def _due() -> QuerySet[EnvelopeVersion]:

@@ -7,13 +7,13 @@ arithmetic says. A placement beside it sees all of the old limits or all of the 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import QuerySet, Sum
+from django.db.models import F, Q, QuerySet, Sum
 
 from gpuaas.kernel import clock, errors, events, sweeping
 from gpuaas.kernel.actor import Actor, system
@@ -238,39 +238,47 @@ def drains_announce() -> int:
 
     Whoever hears it releases the newest allocations. It is said again while an excess stays.
     """
-    said = 0
 
-    def announce(tenant_id: UUID) -> None:
-        nonlocal said
-        for counter_id in list(_draining().filter(tenant=tenant_id).values_list("pk", flat=True)):
-            said += _drain_announce(counter_id)
+    def steps(tenant_id: UUID) -> Iterable[int]:
+        rows = _to_announce().filter(tenant=tenant_id)
+        return map(_drain_announce, list(rows.values_list("pk", flat=True)))
 
-    sweeping.each("tenants.drains", _tenants_draining, announce, at_once=False)
-    return said
+    return sweeping.in_order("tenants.drains", _tenants_to_tell, steps)
 
 
-def _draining() -> QuerySet[QuotaCounter]:
+def draining() -> QuerySet[QuotaCounter]:
+    """Counters whose excess is to be released now, the longest due first."""
     return QuotaCounter.objects.filter(drain_at__lte=clock.db_now()).order_by("drain_at", "pk")
 
 
-def _tenants_draining(resting: Collection[UUID]) -> list[UUID]:
-    due = _draining().exclude(tenant__in=resting).values_list("tenant", flat=True)
+def _to_announce() -> QuerySet[QuotaCounter]:
+    """Those of them of which nobody was told, or not lately."""
+    again = clock.db_now() - timedelta(seconds=DRAIN_AGAIN_S)
+    return draining().filter(
+        Q(drain_told_at__isnull=True)
+        | Q(drain_told_at__lt=F("drain_at"))
+        | Q(drain_told_at__lte=again)
+    )
+
+
+def _tenants_to_tell(resting: Collection[UUID]) -> list[UUID]:
+    due = _to_announce().exclude(tenant__in=resting).values_list("tenant", flat=True)
     return list(dict.fromkeys(due))
 
 
 @transaction.atomic
 def _drain_announce(counter_id: int) -> int:
-    now = clock.db_now()
     counter = (
-        QuotaCounter.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
+        _to_announce()
+        .select_for_update(no_key=True, skip_locked=True, of=("self",))
         .select_related("tenant", "resource_class")
-        .filter(pk=counter_id, drain_at__lte=now)
+        .filter(pk=counter_id)
         .first()
     )
     if counter is None:
         return 0
-    counter.drain_at = now + timedelta(seconds=DRAIN_AGAIN_S)
-    counter.save(update_fields=["drain_at"])
+    counter.drain_told_at = clock.db_now()
+    counter.save(update_fields=["drain_told_at"])
     events.record(
         kind="tenants.quota.drain",
         subject=counter.tenant,

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from django.db import DatabaseError, transaction
 
-from gpuaas.kernel import clock, events, ids, nudges, workflow
+from gpuaas.kernel import clock, events, ids, nudges, outbox, workflow
 from gpuaas.kernel.errors import NotFound
 from gpuaas.kernel.lifecycle import Lifecycle
 from gpuaas.kernel.models import Event, SweepFault, WorkflowRun
@@ -25,7 +25,7 @@ from gpuaas.kernel.tasks import drive_run
 from placement.models import Allocation, Claim, NodeTask
 from placement.services import releases
 from placement.services.allocations import allocation_release, allocations_release, leaving
-from placement.services.endings import suspensions_sweep
+from placement.services.endings import excesses_sweep, suspensions_sweep
 from placement.services.projections import projections_refresh
 from placement.services.releases import Leaving, moves, releases_begin, releases_each
 from placement.states import (
@@ -39,8 +39,11 @@ from placement.states import (
     TaskState,
 )
 from tenants.models import QuotaCounter, Tenant
+from tenants.services.envelopes import envelope_set
+from tenants.services.quota import drains_announce
 from tests.builders import (
     BOTH_KINDS,
+    CLASS,
     OPERATOR,
     Host,
     TenantWorld,
@@ -318,6 +321,38 @@ def test_a_lease_that_cannot_be_given_back_keeps_none_of_a_suspended_tenants_oth
     suspensions_sweep()
     assert [state_of(one) for one in made] == ["releasing", "placed", "releasing"]
     assert SweepFault.objects.get().subject_id == acme.tenant.pk
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lease_that_cannot_be_given_back_keeps_none_of_the_others_of_an_excess(
+    acme: TenantWorld,
+) -> None:
+    host = a_host()
+    made = [one for _ in range(4) if (one := acme.order().allocation_id) is not None]
+    never_given(made[2])
+    envelope_set(
+        tenant_id=acme.tenant.pk,
+        resource_class=CLASS,
+        nominal_milli=1000,
+        reason="less",
+        on_excess="drain",
+        drain_after_s=0,
+        actor=OPERATOR,
+    )
+    assert drains_announce() == 1
+    outbox.sweep()
+    assert [state_of(one) for one in made].count("releasing") == 0, "the event alone is not enough"
+    assert excesses_sweep() == 0
+    assert [state_of(one) for one in made] == ["placed", "releasing", "placed", "releasing"]
+    assert SweepFault.objects.get().subject_id == acme.tenant.pk
+    SweepFault.objects.update(next_at=clock.db_now())
+    assert excesses_sweep() == 0
+    assert [state_of(one) for one in made] == ["placed", "releasing", "placed", "releasing"]
+    host.work()
+    counter = QuotaCounter.objects.get(tenant=acme.tenant)
+    assert (counter.used_milli, counter.grandfathered_milli) == (2000, 1000)
+    assert counter.drain_at is not None, "what is left of the excess stays due"
+    assert drains_announce() == 0, "and is not announced at each turn"
 
 
 @pytest.mark.django_db(transaction=True)

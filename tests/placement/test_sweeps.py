@@ -32,15 +32,16 @@ from placement.models import (
 from placement.services.breaker import held_sweep
 from placement.services.differences import boots_sweep, fabrics_sweep
 from placement.services.durations import durations_sweep
-from placement.services.endings import deletions_sweep, suspensions_sweep
+from placement.services.endings import deletions_sweep, excesses_sweep, suspensions_sweep
 from placement.services.evidence import readiness_sweep
 from placement.services.health import health_sweep
 from placement.services.maintenance import Selector, maintenance_sweep, window_plan
 from placement.services.observed import silence_sweep
 from placement.services.tasks import leases_sweep
-from tenants.models import Tenant
+from tenants.models import QuotaCounter, Tenant
 from tenants.services.deletion import tenant_delete
-from tests.builders import OPERATOR, Host, a_catalogue, a_host, a_report, a_tenant
+from tenants.services.envelopes import envelope_set
+from tests.builders import CLASS, OPERATOR, Host, a_catalogue, a_host, a_report, a_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -158,6 +159,23 @@ def suspended(hosts: list[Host]) -> list[UUID]:
     return [world.tenant.pk for world in worlds]
 
 
+def exceeding(hosts: list[Host]) -> list[UUID]:
+    worlds = [a_tenant(host.node.name) for host in hosts]
+    for k, world in enumerate(worlds):
+        world.order()
+        envelope_set(
+            tenant_id=world.tenant.pk,
+            resource_class=CLASS,
+            nominal_milli=0,
+            reason="less",
+            on_excess="drain",
+            drain_after_s=0,
+            actor=OPERATOR,
+        )
+        QuotaCounter.objects.filter(tenant=world.tenant).update(drain_at=ago(9 - k))
+    return [world.tenant.pk for world in worlds]
+
+
 def ids(hosts: list[Host]) -> list[UUID]:
     return [host.node.pk for host in hosts]
 
@@ -185,6 +203,7 @@ CASES = {
     "held": Case(held_sweep, held, "breaker", "advance"),
     "deletions": Case(deletions_sweep, deleting, "endings", "deleting_release"),
     "suspensions": Case(suspensions_sweep, suspended, "endings", "suspended_release"),
+    "excesses": Case(excesses_sweep, exceeding, "endings", "excess_drain"),
     "maintenance": Case(maintenance_sweep, planned, "maintenance", "_due"),
 }
 
