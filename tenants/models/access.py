@@ -250,7 +250,12 @@ class SshKey(Base):
                 fields=["tenant", "fingerprint"],
                 name="ssh_key_once_per_tenant",
                 violation_error_message="This key has been added already.",
-            )
+            ),
+            models.UniqueConstraint(
+                fields=["tenant", "name"],
+                name="one_ssh_key_of_a_name",
+                violation_error_message="The tenant has another key of this name.",
+            ),
         ]
 
     def __str__(self) -> str:

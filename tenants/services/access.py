@@ -259,36 +259,50 @@ def ssh_key_add(
             errors=(errors.FieldError("/public_key", "ssh_key_invalid", str(bad)),),
         ) from bad
     called = checked_name(name or key.comment or key.kind)
-    others = SshKey.objects.filter(tenant_id=tenant_id).exclude(fingerprint=key.fingerprint)
-    if not name and others.filter(name=called).exists():
+    kept = SshKey(
+        tenant_id=tenant_id,
+        user_id=user_id,
+        name=called,
+        public_key=key.line,
+        fingerprint=key.fingerprint,
+    )
+    row = _kept(kept)
+    if row is None and not name:
         # Nobody gave this name: it is not for the caller to find another.
         piece = re.sub(r"[^A-Za-z0-9]", "", key.fingerprint.rpartition(":")[2])[:8]
-        called = checked_name(f"{called[:100]} {piece}")
-    if others.filter(name=called).exists():
+        kept.name = checked_name(f"{called[:100]} {piece}")
+        row = _kept(kept)
+    if row is None:
         raise NameTaken(
-            f"The tenant has another key called {called}.",
+            f"The tenant has another key called {kept.name}.",
             errors=(errors.FieldError("/name", "taken", "another key has this name"),),
         )
-    try:
-        with transaction.atomic():
-            row = SshKey.objects.create(
-                tenant_id=tenant_id,
-                user_id=user_id,
-                name=called,
-                public_key=key.line,
-                fingerprint=key.fingerprint,
-            )
-    except IntegrityError as taken:
-        raise NameTaken(
-            "This key has been added already.",
-            errors=(errors.FieldError("/public_key", "taken", "the tenant has this key"),),
-        ) from taken
     events.record(
         kind="tenants.sshkey.add",
         subject=row,
         actor=actor,
         after={"fingerprint": key.fingerprint, "name": row.name},
     )
+    return row
+
+
+def _kept(row: SshKey) -> SshKey | None:
+    """The row once it is written; None where another key has its name.
+
+    The table decides, so that two of a moment are as two in a row. Raises NameTaken for a key
+    that the tenant has.
+    """
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+    except IntegrityError as taken:
+        same = SshKey.objects.filter(tenant_id=row.tenant_id, fingerprint=row.fingerprint)
+        if not same.exists():
+            return None
+        raise NameTaken(
+            "This key has been added already.",
+            errors=(errors.FieldError("/public_key", "taken", "the tenant has this key"),),
+        ) from taken
     return row
 
 

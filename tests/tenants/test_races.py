@@ -12,14 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.db import connections
 
 from gpuaas.kernel import outbox
 from gpuaas.kernel.errors import ProductError
 from placement.models import Allocation, Claim
 from placement.services.endings import deletions_sweep
-from tenants.models import CohortCounter, Envelope, QuotaCounter, QuotaIncrease, Tenant
-from tenants.services import cohorts, deletion, envelopes, increases, tenancy
+from tenants.models import CohortCounter, Envelope, QuotaCounter, QuotaIncrease, SshKey, Tenant
+from tenants.services import access, cohorts, deletion, envelopes, increases, tenancy
 from tests.builders import CLASS, OPERATOR, TenantWorld, a_catalogue, a_host, a_tenant
 from tests.tenants.worlds import findings
 
@@ -73,6 +75,37 @@ def test_a_suspension_comes_wholly_before_or_after_a_create() -> None:
             acme.order(slots=1)
         assert refused.value.code == "tenant_suspended"
         assert findings() == []
+
+
+def a_key() -> str:
+    """A public key that nobody has."""
+    public = Ed25519PrivateKey.generate().public_key()
+    return public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def test_of_two_keys_of_one_name_in_one_moment_one_is_kept() -> None:
+    a_catalogue()
+    for n in range(ROUNDS):
+        acme = a_tenant(f"acme-{n}")
+
+        def add(name: str, line: str, world: TenantWorld = acme) -> SshKey:
+            return access.ssh_key_add(
+                tenant_id=world.tenant.pk,
+                user_id=world.owner.pk,
+                name=name,
+                public_key=line,
+                actor=world.actor,
+            )
+
+        codes = race(partial(add, "laptop", a_key()), partial(add, "laptop", a_key()))
+        assert sorted(codes) == ["", "name_taken"]
+        same = a_key()
+        codes = race(partial(add, "one", same), partial(add, "two", same))
+        assert sorted(codes) == ["", "name_taken"]
+        codes = race(partial(add, "", a_key()), partial(add, "", a_key()))
+        assert codes == ["", ""], "a name that nobody gave is nobody's conflict"
+        names = list(SshKey.objects.filter(tenant=acme.tenant).values_list("name", flat=True))
+        assert len(set(names)) == len(names) == 4
 
 
 def test_a_deletion_ends_at_no_claim_whatever_it_raced_with() -> None:
