@@ -149,7 +149,7 @@ class Query(Input):
 
 
 class Paged(Query):
-    """What every list takes."""
+    """What every list takes: this, where it may be long."""
 
     limit = serializers.IntegerField(
         required=False, min_value=1, help_text="Items a page: 50 unless given, 1000 at most."
@@ -159,6 +159,14 @@ class Paged(Query):
         allow_blank=True,
         max_length=2000,
         help_text="The 'next' of the page before; empty at the end.",
+    )
+
+
+class Short(Paged):
+    """The same of a list that is short and made whole: all of it comes unless a limit is given."""
+
+    limit = serializers.IntegerField(
+        required=False, min_value=1, help_text="Items a page: all unless given, 1000 at most."
     )
 
 

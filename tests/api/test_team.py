@@ -123,7 +123,7 @@ def test_a_listed_catalogue_admits_what_was_granted(
 ) -> None:
     a_host()
     listed = operator.call("PUT", "/tenants/acme/catalogue", {**REASON, "catalogue": "listed"})
-    assert listed.json() == {"catalogue": "listed", "items": []}
+    assert listed.json() == {"catalogue": "listed", "items": [], "next": ""}
     refused = owner.post("/projects/default/allocations", order_body(slots=1))
     assert (refused.status_code, refused.json()["code"]) == (403, "entitlement_missing")
     granted = operator.post("/tenants/acme/entitlements", {**REASON, "sku": "h100.slice"})

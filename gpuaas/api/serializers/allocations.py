@@ -15,6 +15,7 @@ from gpuaas.api.fields import (
     Input,
     JsonObject,
     Output,
+    Paged,
     Query,
     Text,
     Whole,
@@ -277,11 +278,13 @@ class OperationQuery(Dated):
     target = Id(required=False, help_text="The id of what it works on.")
 
 
-class EventQuery(Query):
+class Position(Query):
     """Where to go on in the feed."""
 
     after = serializers.IntegerField(
         required=False, min_value=0, max_value=2**63 - 1, help_text="Events after this seq."
     )
-    limit = serializers.IntegerField(required=False, min_value=1)
-    cursor = serializers.CharField(required=False, allow_blank=True, max_length=20)
+
+
+class EventQuery(Paged, Position):
+    """The same, page by page."""

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from gpuaas.api.fields import Flag, Input, JsonObject, Output, Paged, Text, Whole
-from gpuaas.api.serializers.common import ActorOut, Named, Reasoned
+from gpuaas.api.serializers.common import ActorOut, Listed, Named, Reasoned
 from tenants.domain.amounts import MOST
 from tenants.models import OnExcess
 from tenants.states import BurstState, IncreaseState
@@ -37,7 +37,7 @@ class QuotaOut(Output):
     admitting = serializers.BooleanField()
 
 
-class QuotaList(Output):
+class QuotaList(Listed):
     """All classes of a tenant."""
 
     items = QuotaOut(many=True)
@@ -137,7 +137,7 @@ class DataSetVersionOut(DataSetOut):
     retired_at = serializers.DateTimeField(allow_null=True)
 
 
-class DataSetList(Output):
+class DataSetList(Listed):
     """The tenant's data sets, by name."""
 
     items = DataSetOut(many=True)
@@ -162,7 +162,7 @@ class StorageOut(Output):
     created_at = serializers.DateTimeField()
 
 
-class StorageList(Output):
+class StorageList(Listed):
     """What is offered, by name."""
 
     items = StorageOut(many=True)
@@ -278,7 +278,7 @@ class EnvelopeVersionOut(Output):
     actor = ActorOut()
 
 
-class EnvelopeVersionList(Output):
+class EnvelopeVersionList(Listed):
     """Versions, by class, the latest first."""
 
     items = EnvelopeVersionOut(many=True)
@@ -333,7 +333,7 @@ class BurstOut(Output):
     version = serializers.IntegerField()
 
 
-class BurstList(Output):
+class BurstList(Listed):
     """A tenant's burst rules, those to come first."""
 
     items = BurstOut(many=True)
@@ -377,7 +377,7 @@ class CohortOut(Output):
     classes = CohortClass(many=True)
 
 
-class CohortList(Output):
+class CohortList(Listed):
     """All cohorts, parents before children."""
 
     items = CohortOut(many=True)
@@ -420,7 +420,7 @@ class TierOut(Output):
     credit_ladder = serializers.ListField(child=JsonObject())
 
 
-class TierList(Output):
+class TierList(Listed):
     """All tiers, the most urgent first."""
 
     items = TierOut(many=True)

@@ -6,7 +6,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from gpuaas.api.fields import Flag, Input, Output, Paged, Text, Whole
+from gpuaas.api.fields import Flag, Input, Output, Short, Text, Whole
+from gpuaas.api.serializers.common import Listed
 from placement.services.durations import LEAST_S, MOST_S
 from tenants.models import Shape
 from tenants.states import SkuState
@@ -158,7 +159,7 @@ class OfferOut(Output):
     )
 
 
-class OfferQuery(Paged):
+class OfferQuery(Short):
     """For a lease that ends by itself; without it, for one that has no end."""
 
     max_duration_s = serializers.IntegerField(
@@ -166,11 +167,10 @@ class OfferQuery(Paged):
     )
 
 
-class OfferList(Output):
+class OfferList(Listed):
     """Every published product."""
 
     items = OfferOut(many=True)
-    next = serializers.CharField(allow_blank=True)
 
 
 class ImageOut(Output):
@@ -202,7 +202,7 @@ class ReasonOut(Output):
     retryable = serializers.BooleanField()
 
 
-class ReasonList(Output):
+class ReasonList(Listed):
     """The whole catalogue of codes."""
 
     items = ReasonOut(many=True)

@@ -28,6 +28,20 @@ def page_of(item: type[Output], name: str) -> type[serializers.Serializer[Any]]:
     )
 
 
+class Listed(Output):
+    """The answer of a list that is made whole: its ``items``, and how to go on."""
+
+    next = serializers.CharField(
+        allow_blank=True, help_text="The cursor of the next page; empty at the end."
+    )
+
+    def get_fields(self) -> dict[str, Any]:
+        """The items first."""
+        fields = super().get_fields()
+        fields["next"] = fields.pop("next")
+        return fields
+
+
 class OwnField(serializers.ChoiceField):
     """How the tenant's own claims bind the choice of nodes."""
 

@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from gpuaas.api.fields import Flag, Id, Input, Output, Text, Whole
 from gpuaas.api.serializers.catalogue import Slug
-from gpuaas.api.serializers.common import Reasoned
+from gpuaas.api.serializers.common import Listed, Reasoned
 from placement.services.defrag import MOST_LOST_MILLI, MOST_MOVES
 
 
@@ -32,7 +32,7 @@ class DefragPolicyOut(Output):
     version = serializers.IntegerField()
 
 
-class DefragPolicyList(Output):
+class DefragPolicyList(Listed):
     """Of every pool."""
 
     items = DefragPolicyOut(many=True)

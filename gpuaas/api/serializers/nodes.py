@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from gpuaas.api.fields import AnyOf, Input, JsonObject, Output, Paged, Text, Whole
-from gpuaas.api.serializers.common import ActorOut, FourStates, Named, Reasoned
+from gpuaas.api.serializers.common import ActorOut, FourStates, Listed, Named, Reasoned
 from placement.domain.capacity import POSTURES
 from placement.domain.parts import CUTS, KINDS
 from placement.models.inventory import NicMode
@@ -168,11 +168,10 @@ class SlotOut(Output):
     parts = PartOut(many=True, help_text="What is held of a cut slot.")
 
 
-class SlotList(Output):
+class SlotList(Listed):
     """A host's slots."""
 
     items = SlotOut(many=True)
-    next = serializers.CharField(allow_blank=True)
 
 
 class TaskOut(Output):

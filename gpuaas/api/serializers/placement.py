@@ -6,8 +6,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from gpuaas.api.fields import Id, Input, JsonObject, Output, Query, Text, Whole
-from gpuaas.api.serializers.common import ActorOut, OwnField, Reasoned
+from gpuaas.api.fields import Id, Input, JsonObject, Output, Short, Text, Whole
+from gpuaas.api.serializers.common import ActorOut, Listed, OwnField, Reasoned
 from placement.domain.part_stranding import PART_CAUSES
 from placement.domain.stranding import CAUSES
 from placement.domain.terms import Alone
@@ -89,14 +89,14 @@ class PartFragmentationOut(Output):
     stranded = PartStrandedOut(many=True)
 
 
-class FragmentationList(Output):
+class FragmentationList(Listed):
     """Every published product, by name: of slots and hosts, and of parts of GPUs."""
 
     items = FragmentationOut(many=True)
     parts = PartFragmentationOut(many=True)
 
 
-class FragmentationQuery(Query):
+class FragmentationQuery(Short):
     """Of one product, or of all."""
 
     sku = serializers.CharField(required=False, max_length=60)
@@ -162,7 +162,7 @@ class TermsDetail(TermsOut):
     versions = TermsVersion(many=True)
 
 
-class TermsList(Output):
+class TermsList(Listed):
     """All terms that were ever set, by what they are about."""
 
     items = TermsOut(many=True)
@@ -217,7 +217,7 @@ class ScoringOut(Output):
     created_at = serializers.DateTimeField(allow_null=True)
 
 
-class ScoringList(Output):
+class ScoringList(Listed):
     """Every version, that in force first."""
 
     items = ScoringOut(many=True)

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from gpuaas.api.fields import Flag, Input, Output, Text, Whole
-from gpuaas.api.serializers.common import ActorOut
+from gpuaas.api.serializers.common import ActorOut, Listed
 from gpuaas.api.serializers.placement import TermsChange, TermsVersion
 from placement.domain.readiness import CAPABILITIES, CHECKS
 from placement.services.evidence import MOST_VALID_S
@@ -87,7 +87,7 @@ class ReadinessTermsDetail(ReadinessTermsOut):
     versions = TermsVersion(many=True)
 
 
-class ReadinessTermsList(Output):
+class ReadinessTermsList(Listed):
     """The terms of every family."""
 
     items = ReadinessTermsOut(many=True)

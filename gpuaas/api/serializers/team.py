@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from gpuaas.api.fields import Input, Output, Text
 from gpuaas.api.serializers.access import TenantOut
-from gpuaas.api.serializers.common import Reasoned
+from gpuaas.api.serializers.common import Listed, Reasoned
 from placement.states import AllocationState
 from tenants.models import Role
 from tenants.services.entitlements import CATALOGUES
@@ -52,7 +52,7 @@ class EntitlementOut(Output):
     created_at = serializers.DateTimeField()
 
 
-class EntitlementList(Output):
+class EntitlementList(Listed):
     """Which SKUs a tenant may ask for: every published one, or those that are listed."""
 
     catalogue = serializers.ChoiceField(choices=CATALOGUES)

@@ -12,7 +12,8 @@ from rest_framework.response import Response
 from admission.services import tenancies
 from gpuaas.api import conditional, examples
 from gpuaas.api.base import OperatorView
-from gpuaas.api.fields import Query
+from gpuaas.api.fields import Short
+from gpuaas.api.pagination import part
 from gpuaas.api.serializers import access as access_wire
 from gpuaas.api.serializers import authority as wire
 from gpuaas.api.serializers.common import Reasoned
@@ -27,11 +28,13 @@ from tenants.services import bursts, caps, cohorts, tenancy, tiers
 class TenantQuota(OperatorView):
     """What a tenant may hold, and holds."""
 
-    @extend_schema(operation_id="tenant_quota", tags=["tenants"], responses=wire.QuotaList)
+    @extend_schema(
+        operation_id="tenant_quota", tags=["tenants"], parameters=[Short], responses=wire.QuotaList
+    )
     def get(self, request: Request, tenant: str) -> Response:
         """Every class of a tenant."""
-        Query.read(request.query_params)
-        return Response(quota_shown(tenant_named(tenant).pk))
+        query = Short.read(request.query_params)
+        return Response(quota_shown(query, tenant_named(tenant).pk))
 
 
 class TenantCapsView(OperatorView):
@@ -68,12 +71,18 @@ class TenantCapsView(OperatorView):
 class TenantBursts(OperatorView):
     """When a tenant may borrow more."""
 
-    @extend_schema(operation_id="tenant_burst_list", tags=["tenants"], responses=wire.BurstList)
+    @extend_schema(
+        operation_id="tenant_burst_list",
+        tags=["tenants"],
+        parameters=[Short],
+        responses=wire.BurstList,
+    )
     def get(self, request: Request, tenant: str) -> Response:
         """The tenant's burst rules."""
-        Query.read(request.query_params)
-        rows = selectors.burst_list(tenant_named(tenant).pk)
-        return Response(wire.BurstList({"items": list(rows)}).data)
+        query = Short.read(request.query_params)
+        whose = tenant_named(tenant)
+        rows = list(selectors.burst_list(whose.pk))
+        return Response(wire.BurstList(part(rows, query=query, name=f"bursts {whose.pk}")).data)
 
     @extend_schema(
         operation_id="tenant_burst_create",

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpuaas.api.base import OperatorView, StaticView, TenantView
-from gpuaas.api.fields import Paged
+from gpuaas.api.fields import Paged, Short
 from gpuaas.api.pagination import page, part
 from gpuaas.api.serializers import catalogue as wire
 from gpuaas.api.serializers.common import Reasoned, page_of
@@ -228,7 +228,14 @@ class OneReason(StaticView):
 class Reasons(StaticView):
     """The catalogue of permanent codes."""
 
-    @extend_schema(operation_id="reason_list", tags=["catalogue"], responses=wire.ReasonList)
+    @extend_schema(
+        operation_id="reason_list",
+        tags=["catalogue"],
+        parameters=[Short],
+        responses=wire.ReasonList,
+    )
     def get(self, request: Request) -> Response:
         """Every reason code: what it means and what would help."""
-        return Response(wire.ReasonList({"items": list(errors.catalogue().values())}).data)
+        query = Short.read(request.query_params)
+        codes = list(errors.catalogue().values())
+        return Response(wire.ReasonList(part(codes, query=query, name="reasons")).data)

@@ -9,8 +9,8 @@ from rest_framework.response import Response
 
 from gpuaas.api import examples
 from gpuaas.api.base import TenantView
-from gpuaas.api.fields import Paged, Query
-from gpuaas.api.pagination import page
+from gpuaas.api.fields import Paged, Query, Short
+from gpuaas.api.pagination import page, part
 from gpuaas.api.serializers import authority as wire
 from gpuaas.api.serializers.common import page_of
 from gpuaas.kernel.errors import NotFound
@@ -30,12 +30,17 @@ def versions_of(view: TenantView, name: str) -> QuerySet[DataSet]:
 class DataSets(TenantView):
     """Where the tenant's data lies."""
 
-    @extend_schema(operation_id="dataset_list", tags=["datasets"], responses=wire.DataSetList)
+    @extend_schema(
+        operation_id="dataset_list",
+        tags=["datasets"],
+        parameters=[Short],
+        responses=wire.DataSetList,
+    )
     def get(self, request: Request) -> Response:
         """Data sets by name, in the version that holds."""
-        Query.read(request.query_params)
-        rows = selectors.dataset_list(self.tenant_id)
-        return Response(wire.DataSetList({"items": list(rows)}).data)
+        query = Short.read(request.query_params)
+        rows = list(selectors.dataset_list(self.tenant_id))
+        return Response(wire.DataSetList(part(rows, query=query, name="datasets")).data)
 
     @extend_schema(
         operation_id="dataset_declare",

@@ -10,7 +10,8 @@ from rest_framework.response import Response
 
 from gpuaas.api import examples
 from gpuaas.api.base import OperatorView
-from gpuaas.api.fields import Query
+from gpuaas.api.fields import Short
+from gpuaas.api.pagination import part
 from gpuaas.api.serializers import allocations as lease_wire
 from gpuaas.api.serializers import defrag as wire
 from gpuaas.api.views.operations import operation_response
@@ -52,13 +53,15 @@ class DefragPolicies(OperatorView):
     @extend_schema(
         operation_id="defrag_policy_list",
         tags=["defragmentation"],
+        parameters=[Short],
         responses=wire.DefragPolicyList,
     )
     def get(self, request: Request) -> Response:
         """The policy of every pool, by name."""
-        Query.read(request.query_params)
+        query = Short.read(request.query_params)
         items = [service.policy_of(pool) for pool in Pool.objects.order_by("name")]
-        return Response(wire.DefragPolicyList({"items": items}).data)
+        shown = part(items, query=query, name="defragmentation policies")
+        return Response(wire.DefragPolicyList(shown).data)
 
 
 class DefragPolicyOne(OperatorView):

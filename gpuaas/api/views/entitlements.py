@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -10,7 +11,8 @@ from rest_framework.response import Response
 
 from gpuaas.api import examples
 from gpuaas.api.base import OperatorView, TenantView
-from gpuaas.api.fields import Query
+from gpuaas.api.fields import Short
+from gpuaas.api.pagination import part
 from gpuaas.api.serializers import team as wire
 from gpuaas.api.serializers.common import Reasoned
 from gpuaas.api.views.tenants import tenant_named
@@ -21,7 +23,7 @@ from tenants.models import Entitlement, Tenant
 from tenants.services import entitlements
 
 
-def entitlements_shown(tenant: Tenant) -> dict[str, Any]:
+def entitlements_shown(tenant: Tenant, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A tenant's choice of catalogue with what was granted, by name."""
     now = clock.db_now()
     rows = list(
@@ -36,31 +38,38 @@ def entitlements_shown(tenant: Tenant) -> dict[str, Any]:
         }
         for row in rows
     ]
-    return dict(wire.EntitlementList({"catalogue": tenant.catalogue, "items": items}).data)
+    shown = part(items, query=query or {}, name=f"entitlements {tenant.pk}")
+    return dict(wire.EntitlementList({"catalogue": tenant.catalogue, **shown}).data)
 
 
 class Entitlements(TenantView):
     """What the tenant may ask for."""
 
     @extend_schema(
-        operation_id="entitlement_list", tags=["catalogue"], responses=wire.EntitlementList
+        operation_id="entitlement_list",
+        tags=["catalogue"],
+        parameters=[Short],
+        responses=wire.EntitlementList,
     )
     def get(self, request: Request) -> Response:
         """Every published SKU, or those that were granted."""
-        Query.read(request.query_params)
-        return Response(entitlements_shown(Tenant.objects.get(pk=self.tenant_id)))
+        query = Short.read(request.query_params)
+        return Response(entitlements_shown(Tenant.objects.get(pk=self.tenant_id), query))
 
 
 class TenantEntitlements(OperatorView):
     """What was granted to a tenant."""
 
     @extend_schema(
-        operation_id="tenant_entitlement_list", tags=["tenants"], responses=wire.EntitlementList
+        operation_id="tenant_entitlement_list",
+        tags=["tenants"],
+        parameters=[Short],
+        responses=wire.EntitlementList,
     )
     def get(self, request: Request, tenant: str) -> Response:
         """The tenant's catalogue and what was granted, past grants too."""
-        Query.read(request.query_params)
-        return Response(entitlements_shown(tenant_named(tenant)))
+        query = Short.read(request.query_params)
+        return Response(entitlements_shown(tenant_named(tenant), query))
 
     @extend_schema(
         operation_id="tenant_entitlement_grant",

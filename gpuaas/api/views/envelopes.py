@@ -13,7 +13,8 @@ from rest_framework.response import Response
 
 from gpuaas.api import examples
 from gpuaas.api.base import OperatorView
-from gpuaas.api.fields import Query
+from gpuaas.api.fields import Short
+from gpuaas.api.pagination import part
 from gpuaas.api.serializers import access as access_wire
 from gpuaas.api.serializers import authority as wire
 from gpuaas.api.serializers.common import Reasoned
@@ -108,13 +109,16 @@ class TenantEnvelopeVersions(OperatorView):
     @extend_schema(
         operation_id="tenant_envelope_versions",
         tags=["tenants"],
+        parameters=[Short],
         responses=wire.EnvelopeVersionList,
     )
     def get(self, request: Request, tenant: str) -> Response:
         """Every version: in force, to come, called off."""
-        Query.read(request.query_params)
-        rows = selectors.envelope_versions(tenant_named(tenant).pk)
-        return Response(wire.EnvelopeVersionList({"items": list(rows)}).data)
+        query = Short.read(request.query_params)
+        whose = tenant_named(tenant)
+        rows = list(selectors.envelope_versions(whose.pk))
+        shown = part(rows, query=query, name=f"envelope versions {whose.pk}")
+        return Response(wire.EnvelopeVersionList(shown).data)
 
 
 class TenantEnvelopeSchedule(OperatorView):

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpuaas.api.base import TenantView
-from gpuaas.api.pagination import DEFAULT_LIMIT, MAX_LIMIT
+from gpuaas.api.pagination import limit_of
 from gpuaas.api.problems import InvalidQuery
 from gpuaas.api.serializers import allocations as wire
 from gpuaas.api.serializers.common import EventOut, EventPage
@@ -69,7 +69,7 @@ class Events(TenantView):
         """
         query = wire.EventQuery.read(request.query_params)
         after = int(query.get("after") or _position(query.get("cursor", "")) or 0)
-        limit = min(int(query.get("limit") or DEFAULT_LIMIT), MAX_LIMIT)
+        limit = limit_of(query)
         chain = self.actor.tenant_id or PLATFORM_CHAIN
         found = seals_after(chain, after, limit + 1)
         operator = self.actor.operator
@@ -82,7 +82,7 @@ class Events(TenantView):
 def _position(cursor: str) -> int:
     if not cursor:
         return 0
-    if not (cursor.isascii() and cursor.isdigit()) or int(cursor) >= 2**63:
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 20) or int(cursor) >= 2**63:
         wrong = FieldError("/cursor", "bad_format", "the 'next' of the page before")
         raise InvalidQuery("The cursor is not a position of this feed.", errors=(wrong,))
     return int(cursor)

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpuaas.api.base import OperatorView
+from gpuaas.api.pagination import part
 from gpuaas.api.serializers import placement as wire
 from placement.services.fragmentation import (
     Account,
@@ -16,6 +17,8 @@ from placement.services.fragmentation import (
     fragmentation_list,
     part_fragmentation_list,
 )
+
+KEYS = ("items", "parts")
 
 
 def account_shown(account: Account) -> dict[str, Any]:
@@ -74,6 +77,12 @@ class Fragmentation(OperatorView):
         """Of each published product: what is idle, what fits, and what strands the rest."""
         query = wire.FragmentationQuery.read(request.query_params)
         sku = query.get("sku", "")
-        items = [account_shown(one) for one in fragmentation_list(sku)]
-        parts = [part_account_shown(one) for one in part_fragmentation_list(sku)]
-        return Response(wire.FragmentationList({"items": items, "parts": parts}).data)
+        # One list of products in two shapes: a page goes on from the one to the other.
+        items = [("items", account_shown(one)) for one in fragmentation_list(sku)]
+        parts = [("parts", part_account_shown(one)) for one in part_fragmentation_list(sku)]
+        shown = part([*items, *parts], query=query, name="fragmentation")
+        body = {
+            **{key: [one for noun, one in shown["items"] if noun == key] for key in KEYS},
+            "next": shown["next"],
+        }
+        return Response(wire.FragmentationList(body).data)

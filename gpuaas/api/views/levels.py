@@ -10,8 +10,8 @@ from rest_framework.response import Response
 
 from gpuaas.api import examples
 from gpuaas.api.base import OperatorView
-from gpuaas.api.fields import Paged, Query
-from gpuaas.api.pagination import page
+from gpuaas.api.fields import Paged, Query, Short
+from gpuaas.api.pagination import page, part
 from gpuaas.api.serializers import authority as wire
 from gpuaas.api.serializers.common import page_of
 from gpuaas.api.views.authority import preview_shown
@@ -43,11 +43,13 @@ def cohorts_shown() -> list[dict[str, Any]]:
 class Cohorts(OperatorView):
     """Who lends to whom."""
 
-    @extend_schema(operation_id="cohort_list", tags=["cohorts"], responses=wire.CohortList)
+    @extend_schema(
+        operation_id="cohort_list", tags=["cohorts"], parameters=[Short], responses=wire.CohortList
+    )
     def get(self, request: Request) -> Response:
         """The tree of cohorts with its counters."""
-        Query.read(request.query_params)
-        return Response(wire.CohortList({"items": cohorts_shown()}).data)
+        query = Short.read(request.query_params)
+        return Response(wire.CohortList(part(cohorts_shown(), query=query, name="cohorts")).data)
 
     @extend_schema(
         operation_id="cohort_create",
@@ -108,12 +110,14 @@ class CohortLimits(OperatorView):
 class Tiers(OperatorView):
     """The service levels."""
 
-    @extend_schema(operation_id="tier_list", tags=["tiers"], responses=wire.TierList)
+    @extend_schema(
+        operation_id="tier_list", tags=["tiers"], parameters=[Short], responses=wire.TierList
+    )
     def get(self, request: Request) -> Response:
         """Tiers, the most urgent first."""
-        Query.read(request.query_params)
-        rows = SlaTier.objects.order_by("priority_band", "name")
-        return Response(wire.TierList({"items": list(rows)}).data)
+        query = Short.read(request.query_params)
+        rows = list(SlaTier.objects.order_by("priority_band", "name"))
+        return Response(wire.TierList(part(rows, query=query, name="tiers")).data)
 
     @extend_schema(
         operation_id="tier_create",

@@ -11,8 +11,8 @@ from rest_framework.response import Response
 
 from gpuaas.api import examples
 from gpuaas.api.base import OperatorView
-from gpuaas.api.fields import Input, Paged
-from gpuaas.api.pagination import page
+from gpuaas.api.fields import Input, Paged, Short
+from gpuaas.api.pagination import page, part
 from gpuaas.api.serializers import nodes as wire
 from gpuaas.api.serializers.common import Reasoned, page_of
 from gpuaas.api.serializers.evidence import BurnInIn
@@ -211,11 +211,14 @@ def _task_shown(task: NodeTask) -> dict[str, Any]:
 class NodeSlots(OperatorView):
     """A host's slots."""
 
-    @extend_schema(operation_id="node_slot_list", tags=["nodes"], responses=wire.SlotList)
+    @extend_schema(
+        operation_id="node_slot_list", tags=["nodes"], parameters=[Short], responses=wire.SlotList
+    )
     def get(self, request: Request, node: str) -> Response:
         """Slots with what holds them."""
+        query = Short.read(request.query_params)
         row = selectors.node_named(node)
-        return Response({"items": slots_shown(row), "next": ""})
+        return Response(part(slots_shown(row), query=query, name=f"slots {row.pk}"))
 
 
 def slots_shown(node: Node) -> list[dict[str, Any]]:

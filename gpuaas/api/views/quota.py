@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 from uuid import UUID
@@ -16,8 +17,8 @@ from admission.services import wishes
 from admission.services.changes import requests_about
 from gpuaas.api import examples
 from gpuaas.api.base import OperatorView, ProductView, TenantView
-from gpuaas.api.fields import Query
-from gpuaas.api.pagination import page
+from gpuaas.api.fields import Query, Short
+from gpuaas.api.pagination import page, part
 from gpuaas.api.serializers import allocations as lease_wire
 from gpuaas.api.serializers import authority as wire
 from gpuaas.api.serializers.common import Reasoned, page_of
@@ -30,7 +31,7 @@ from tenants.services import envelopes, increases
 from tenants.services.caps import caps_view
 
 
-class QuotaQuery(Query):
+class QuotaQuery(Short):
     """Of the whole tenant, or as one project sees it."""
 
     project = serializers.CharField(
@@ -38,10 +39,13 @@ class QuotaQuery(Query):
     )
 
 
-def quota_shown(tenant_id: UUID, project_id: UUID | None = None) -> dict[str, Any]:
+def quota_shown(
+    query: Mapping[str, Any], tenant_id: UUID, project_id: UUID | None = None
+) -> dict[str, Any]:
     """The tenant's classes with what is held, borrowed and lent."""
     states = snapshots.quota_states(tenant_id, project_id)
-    return dict(wire.QuotaList({"items": [asdict(state) for state in states]}).data)
+    items = [asdict(state) for state in states]
+    return dict(wire.QuotaList(part(items, query=query, name=f"quota {tenant_id}")).data)
 
 
 class Quota(TenantView):
@@ -57,7 +61,7 @@ class Quota(TenantView):
         query = QuotaQuery.read(request.query_params)
         project = query.get("project")
         project_id = project_named(self, project).pk if project else None
-        return Response(quota_shown(self.tenant_id, project_id))
+        return Response(quota_shown(query, self.tenant_id, project_id))
 
 
 class ProjectQuotaSet(TenantView):

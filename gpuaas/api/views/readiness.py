@@ -9,7 +9,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpuaas.api.base import OperatorView
-from gpuaas.api.fields import Query
+from gpuaas.api.fields import Query, Short
+from gpuaas.api.pagination import part
 from gpuaas.api.serializers import readiness as wire
 from gpuaas.kernel import errors
 from placement.selectors import readiness_terms as selectors
@@ -47,12 +48,16 @@ class ReadinessTermsAll(OperatorView):
     """All terms."""
 
     @extend_schema(
-        operation_id="readiness_terms_list", tags=["nodes"], responses=wire.ReadinessTermsList
+        operation_id="readiness_terms_list",
+        tags=["nodes"],
+        parameters=[Short],
+        responses=wire.ReadinessTermsList,
     )
     def get(self, request: Request) -> Response:
         """What the hosts of each family need before they are sold, who set it and why."""
-        Query.read(request.query_params)
-        return Response(wire.ReadinessTermsList({"items": selectors.readiness_terms_list()}).data)
+        query = Short.read(request.query_params)
+        shown = part(selectors.readiness_terms_list(), query=query, name="readiness terms")
+        return Response(wire.ReadinessTermsList(shown).data)
 
 
 class ReadinessTermsOne(OperatorView):

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpuaas.api import examples
 from gpuaas.api.base import OperatorView
-from gpuaas.api.fields import Query
+from gpuaas.api.fields import Short
+from gpuaas.api.pagination import part
 from gpuaas.api.serializers import authority as wire
 from gpuaas.api.serializers.common import Reasoned
 from tenants import selectors
 from tenants.services import storage
 
 
+def _offered(query: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(
+        wire.StorageList(part(list(selectors.storage_list()), query=query, name="storage")).data
+    )
+
+
 class Storages(OperatorView):
     """What is offered."""
 
-    @extend_schema(operation_id="storage_list", tags=["datasets"], responses=wire.StorageList)
+    @extend_schema(
+        operation_id="storage_list",
+        tags=["datasets"],
+        parameters=[Short],
+        responses=wire.StorageList,
+    )
     def get(self, request: Request) -> Response:
         """Storage by name, in the version that holds."""
-        Query.read(request.query_params)
-        return Response(wire.StorageList({"items": list(selectors.storage_list())}).data)
+        return Response(_offered(Short.read(request.query_params)))
 
     @extend_schema(
         operation_id="storage_declare",
@@ -52,4 +66,4 @@ class StorageRetire(OperatorView):
         """No data set may name it any more."""
         given = Reasoned.read(request.data)
         storage.storage_retire(name=storage_name, reason=given["reason"], actor=self.actor)
-        return Response(wire.StorageList({"items": list(selectors.storage_list())}).data)
+        return Response(_offered({}))

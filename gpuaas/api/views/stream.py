@@ -17,7 +17,7 @@ from rest_framework.request import Request
 
 from gpuaas.api.base import TenantView
 from gpuaas.api.problems import InvalidQuery
-from gpuaas.api.serializers.allocations import EventQuery
+from gpuaas.api.serializers.allocations import Position
 from gpuaas.api.views.events import PLATFORM_CHAIN, event_shown, seals_after
 from gpuaas.kernel import seals
 from gpuaas.kernel.errors import FieldError
@@ -37,7 +37,7 @@ class Stream(TenantView):
         operation_id="stream",
         tags=["events"],
         parameters=[
-            EventQuery,
+            Position,
             OpenApiParameter(
                 "Last-Event-ID", int, OpenApiParameter.HEADER, description="Go on after this seq."
             ),
@@ -50,7 +50,7 @@ class Stream(TenantView):
         Each has its seq as id, its kind as event name and its JSON as data. A comment comes
         every 15 s. When the process has no seat left, the stream ends at once: come again.
         """
-        query = EventQuery.read(request.query_params)
+        query = Position.read(request.query_params)
         chain = self.actor.tenant_id
         last = request.headers.get("Last-Event-ID", "").strip()
         if last and not (last.isascii() and last.isdigit() and len(last) < 19):

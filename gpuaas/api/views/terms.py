@@ -10,7 +10,8 @@ from rest_framework.response import Response
 
 from gpuaas.api import examples
 from gpuaas.api.base import OperatorView
-from gpuaas.api.fields import Query
+from gpuaas.api.fields import Query, Short
+from gpuaas.api.pagination import part
 from gpuaas.api.serializers import placement as wire
 from placement.models import Scoring
 from placement.selectors.terms import TermsNow, scoring_list, terms_list, terms_now
@@ -26,12 +27,15 @@ class PlacementTermsAll(OperatorView):
     """All terms."""
 
     @extend_schema(
-        operation_id="placement_terms_list", tags=["placement terms"], responses=wire.TermsList
+        operation_id="placement_terms_list",
+        tags=["placement terms"],
+        parameters=[Short],
+        responses=wire.TermsList,
     )
     def get(self, request: Request) -> Response:
         """Terms of SKUs, tiers and pools, with who set them and why."""
-        Query.read(request.query_params)
-        return Response(wire.TermsList({"items": terms_list()}).data)
+        query = Short.read(request.query_params)
+        return Response(wire.TermsList(part(terms_list(), query=query, name="terms")).data)
 
 
 class PlacementTermsOne(OperatorView):
@@ -99,12 +103,15 @@ class ScoringVersions(OperatorView):
     also_fails = (409,)
 
     @extend_schema(
-        operation_id="scoring_list", tags=["placement terms"], responses=wire.ScoringList
+        operation_id="scoring_list",
+        tags=["placement terms"],
+        parameters=[Short],
+        responses=wire.ScoringList,
     )
     def get(self, request: Request) -> Response:
         """Every version, that in force first."""
-        Query.read(request.query_params)
-        return Response(wire.ScoringList({"items": scoring_list()}).data)
+        query = Short.read(request.query_params)
+        return Response(wire.ScoringList(part(scoring_list(), query=query, name="scoring")).data)
 
     @extend_schema(
         operation_id="scoring_set",
