@@ -82,6 +82,15 @@ class SlotInUse(ProductError):
     unblock = "Drain the slot, wait until its leases have ended, then cut it."
 
 
+class StockInUse(ProductError):
+    """A pool, a kind of hosts or a SKU ends when nothing needs it; the counts say what does."""
+
+    code = "stock_in_use"
+    status = 409
+    title = "Something uses it"
+    unblock = "End what uses it first: {uses}. What has only a past is retired, not removed."
+
+
 class PartUnsupported(ProductError):
     """The host's agent does not say that it can make such a part: nothing is assumed."""
 

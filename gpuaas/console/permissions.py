@@ -76,6 +76,8 @@ PAGES: Final[dict[str, Needs]] = {
     "stock": _CATALOGUE,
     "stock-make": _CATALOGUE,
     "image-retire": _CATALOGUE,
+    "stock-item": _CATALOGUE,
+    "stock-act": _CATALOGUE,
     "storage": _TENANTS,
     "storage-retire": _TENANTS,
     "retention": _OPERATORS,

@@ -84,6 +84,7 @@ STEPS: Final[Mapping[str, Step]] = {
     "retire": Step(
         "POST /nodes/NAME/actions/retire", "gpuaas node retire NAME", "“Retire” on its page"
     ),
+    "uses": Step("GET /pools/NAME/uses", "gpuaas pool uses NAME", "“What uses it” on its page"),
     "promote": Step(
         "POST /nodes/NAME/actions/promote",
         "gpuaas node promote NAME",

@@ -39,6 +39,7 @@ class Pool(Base):
         db_default=24 * 3600,
         help_text="Seconds before maintenance at which its tenants are told again.",
     )
+    retired_at = models.DateTimeField(null=True, help_text="No host comes into it any more.")
 
     def __str__(self) -> str:
         return self.name
@@ -51,6 +52,7 @@ class NodeFamily(Base):
     title = models.CharField(max_length=120)
     gpu_model = models.CharField(max_length=80, blank=True)
     slots = models.PositiveSmallIntegerField()
+    retired_at = models.DateTimeField(null=True, help_text="No host is approved as it any more.")
 
     class Meta:
         verbose_name_plural = "node families"

@@ -14,19 +14,16 @@ from placement.models import Node, NodeFamily, Slot
 from placement.services.capabilities import capabilities_approve
 from placement.services.health import health_refresh
 from placement.services.identities import one_slot_each_or_refuse
-from placement.services.nodes import locked, recount
+from placement.services.nodes import locked, recount, refused_name
 from placement.services.slots import lay_out
 from placement.states import NodeState, SlotState
 
 
 def _family(node: Node, slots: list[Slot], name: str | None) -> NodeFamily:
     if name:
-        family = NodeFamily.objects.filter(name=name).first()
-        if family is None:
-            raise errors.InvalidRequest(
-                f"There is no node family {name!r}.",
-                errors=(errors.FieldError("/family", "unknown", "no family of this name"),),
-            )
+        family = NodeFamily.objects.select_for_update(no_key=True).filter(name=name).first()
+        if family is None or family.retired_at is not None:
+            raise refused_name("family", name, family)
         if family.slots != len(slots):
             raise errors.InvalidRequest(
                 f"{name} has {family.slots} slots, {node.name} has {len(slots)}.",

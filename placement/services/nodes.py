@@ -15,7 +15,7 @@ from gpuaas.kernel.transitions import advance
 from placement.domain.capacity import schedulable
 from placement.domain.terms import BadVersion, version_of
 from placement.errors import DrainNotYours, NodeStateRefused, ReasonMissing
-from placement.models import Claim, Node, NodeDrain, NodeTask, Pool, Slot
+from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool, Slot
 from placement.models.maintenance import NoticeKind
 from placement.models.node import Intended
 from placement.selectors.nodes import facts_of
@@ -96,6 +96,16 @@ def _parts(text: str) -> list[int]:
         return []
 
 
+def refused_name(noun: str, name: str, row: Pool | NodeFamily | None) -> errors.InvalidRequest:
+    """What is said of a pool or family that is not there, or not any more."""
+    code, why = ("unknown", f"no {noun} of this name")
+    said = f"There is no {noun} {name!r}."
+    if row is not None:
+        code, why = ("retired", f"retired on {row.retired_at:%Y-%m-%d}")
+        said = f"The {noun} {name!r} is retired."
+    return errors.InvalidRequest(said, errors=(errors.FieldError(f"/{noun}", code, why),))
+
+
 @transaction.atomic
 def node_create(
     *,
@@ -108,12 +118,9 @@ def node_create(
     rack: str = "",
 ) -> Node:
     """Announce a host by name, before it joins."""
-    found = Pool.objects.filter(name=pool).first()
-    if found is None:
-        raise errors.InvalidRequest(
-            f"There is no pool {pool!r}.",
-            errors=(errors.FieldError("/pool", "unknown", "no pool of this name"),),
-        )
+    found = Pool.objects.select_for_update(no_key=True).filter(name=pool).first()
+    if found is None or found.retired_at is not None:
+        raise refused_name("pool", pool, found)
     try:
         with transaction.atomic():
             node = Node.objects.create(

@@ -1,14 +1,15 @@
 """Which pools, kinds of hosts and images are there?  An operator names them before any host comes.
 
 A pool has one queue; a family is what hosts are approved as and SKUs are sold of; an image is
-what a lease starts from. Names are for good: SKUs, hosts and agents' settings refer to them.
+what a lease starts from. Names are for good: SKUs, hosts and agents' settings refer to them;
+titles are for people, and change.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from django.db import IntegrityError, transaction
 
@@ -17,8 +18,11 @@ from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import Base
 from placement.models import Image, NodeFamily, Pool
 from placement.selectors.readiness_terms import EVERY
+from placement.services.nodes import refused_name
 from tenants.domain.names import SHELF_NAME, SHELF_RULE
 from tenants.errors import NameTaken
+from tenants.models import Sku
+from tenants.services import catalogue
 
 M = TypeVar("M", bound=Base)
 MACHINES: Final = ("gpu_slice", "baremetal")
@@ -82,6 +86,34 @@ def family_create(
     )
     after: dict[str, object] = {"slots": slots, "gpu_model": gpu_model}
     return _made(row, "a node family", name, actor, reason, after)
+
+
+@transaction.atomic
+def sku_draft(*, name: str, family: str, actor: Actor, pool: str = "default", **terms: Any) -> Sku:
+    """A draft SKU of hosts of a family in a pool that there are; ``terms`` as of ``sku_create``.
+
+    Raises what ``sku_create`` raises, and InvalidRequest naming the family and the pool that are
+    not there, or not any more.
+    """
+    rows = (
+        ("pool", pool, Pool.objects.select_for_update(no_key=True).filter(name=pool).first()),
+        (
+            "family",
+            family,
+            NodeFamily.objects.select_for_update(no_key=True).filter(name=family).first(),
+        ),
+    )
+    wrong = [
+        refused_name(noun, named, row)
+        for noun, named, row in rows
+        if row is None or row.retired_at is not None
+    ]
+    if wrong:
+        raise errors.InvalidRequest(
+            " ".join(one.detail for one in wrong),
+            errors=tuple(fault for one in wrong for fault in one.errors),
+        )
+    return catalogue.sku_create(name=name, family=family, pool=pool, actor=actor, **terms)
 
 
 @transaction.atomic

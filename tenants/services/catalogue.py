@@ -147,6 +147,47 @@ def sku_create(
     return sku
 
 
+@transaction.atomic
+def sku_rename(
+    *, sku: str, title: str, actor: Actor, description: str | None = None, reason: str = ""
+) -> Sku:
+    """Give a SKU another title and description; its name is for good. Raises SkuUnknown."""
+    row = Sku.objects.select_for_update(no_key=True).filter(pk=sku_named(sku).pk).get()
+    given = {"title": title or row.name, "description": description}
+    after = {
+        field: value
+        for field, value in given.items()
+        if value is not None and value != getattr(row, field)
+    }
+    if after:
+        before = {field: getattr(row, field) for field in after}
+        for field, value in after.items():
+            setattr(row, field, value)
+        row.version += 1
+        row.save(update_fields=[*after, "version"])
+        events.record(
+            kind="tenants.sku.rename",
+            subject=row,
+            actor=actor,
+            reason=reason,
+            before=before,
+            after=dict(after),
+        )
+    return row
+
+
+def sku_remove(*, sku: Sku, actor: Actor, reason: str) -> None:
+    """Take away a locked SKU of which it is known that nothing ever used it."""
+    events.record(
+        kind="tenants.sku.remove",
+        subject=sku,
+        actor=actor,
+        reason=reason,
+        before={"name": sku.name, "title": sku.title, "state": sku.state},
+    )
+    sku.delete()
+
+
 def sku_publish(*, sku: str, actor: Actor, reason: str = "") -> Sku:
     """draft → published."""
     return advance(sku_named(sku), "publish", actor=actor, reason=reason)

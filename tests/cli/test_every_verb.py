@@ -277,6 +277,20 @@ def test_stock_is_laid_in_and_sold(acme: TenantWorld, host: Host, operator: Pers
     assert operator.reads("sku price l40s --price-hour 2")["hour_micro"] == 2_000_000
     assert operator.reads("sku retire l40s --reason over --yes")["state"] == "retired"
     assert "is no price" in operator.types("sku price l40s --price-hour 1,50", status=2)
+    assert operator.reads("sku rename l40s --title L40S --description big")["title"] == "L40S"
+    assert operator.reads("pool rename west --title Annex --reason moved")["title"] == "Annex"
+    renamed = operator.reads("family rename l40s-10 --title L40S --gpu-model 'NVIDIA L40S'")
+    assert (renamed["title"], renamed["gpu_model"]) == ("L40S", "NVIDIA L40S")
+    assert operator.reads("pool uses west") == [{"what": "skus", "now": 0, "ever": 1}]
+    assert operator.reads("family uses l40s-10") == [{"what": "skus", "now": 0, "ever": 1}]
+    assert "stock_in_use" in operator.types("pool remove west --yes", status=5)
+    assert operator.reads("sku uses l40s") == []
+    operator.types("sku remove l40s --yes")
+    assert operator.reads("family retire l40s-10 --reason old --yes")["retired_at"]
+    operator.types("family remove l40s-10 --yes")
+    assert operator.reads("pool retire west --reason old --yes")["retired_at"]
+    operator.types("pool remove west --yes")
+    assert "west" not in [one["name"] for one in operator.reads("pool list")]
 
 
 def test_a_hosts_fitness_is_judged_and_decided(host: Host, operator: Person) -> None:

@@ -91,3 +91,59 @@ def test_an_image_is_retired_with_a_reason_once(fleet: Fleet) -> None:
 
 def test_what_is_no_noun_is_not_found(fleet: Fleet) -> None:
     assert fleet.browser().send(f"{STOCK}new/host/", POOL).status_code == 404
+
+
+def test_what_uses_a_thing_is_shown_and_it_is_renamed(fleet: Fleet) -> None:
+    browser = fleet.browser()
+    for noun, name in (("pool", "default"), ("family", "h100x8"), ("sku", "h100.slice")):
+        page = f"{STOCK}{noun}/{name}/"
+        html = browser.get(page).content.decode()
+        assert "What uses it" in html
+        assert "It has a past" in html or "It is sold" in html
+        assert (
+            browser.send(f"{page}rename/", {"title": "Another", "reason": " "}).status_code == 400
+        )
+        sent = {"title": "Another", "reason": "clearer", "description": "", "gpu_model": ""}
+        assert browser.send(f"{page}rename/", sent).status_code == 302
+        assert "<h1>Another</h1>" in browser.get(page).content.decode()
+    assert Sku.objects.get(name="h100.slice").title == "Another"
+    assert "Another" in browser.get(STOCK).content.decode()
+
+
+def test_a_thing_in_use_cannot_be_ended_and_the_page_counts_why(fleet: Fleet) -> None:
+    browser = fleet.browser()
+    for act, words in (("retire", "is in use: "), ("remove", "has a past: ")):
+        body = {"reason": "end", "confirm": "default"}
+        answer = browser.send(f"{STOCK}pool/default/{act}/", body)
+        assert answer.status_code == 400
+        assert f"default {words}2 hosts, 2 SKUs" in answer.content.decode()
+    assert Pool.objects.get(name="default").retired_at is None
+
+
+def test_a_thing_that_nothing_used_is_retired_or_removed(fleet: Fleet) -> None:
+    browser = fleet.browser()
+    browser.send(f"{STOCK}new/pool/", POOL)
+    browser.send(f"{STOCK}new/family/", FAMILY)
+    browser.send(f"{STOCK}new/sku/", SKU)
+    assert "no longer" not in browser.get(f"{STOCK}pool/west/").content.decode()
+    assert browser.send(f"{STOCK}sku/l40s/retire/", {"reason": "old"}).status_code == 302
+    wrong = browser.send(f"{STOCK}sku/l40s/remove/", {"reason": "old", "confirm": "L40"})
+    assert wrong.status_code == 400
+    assert (
+        browser.send(f"{STOCK}sku/l40s/remove/", {"reason": "old", "confirm": "l40s"}).status_code
+        == 302
+    )
+    assert browser.send(f"{STOCK}pool/west/retire/", {"reason": "old"}).status_code == 302
+    assert "retired" in browser.get(f"{STOCK}pool/west/").content.decode()
+    refused = browser.send(f"{STOCK}new/sku/", SKU)
+    assert refused.status_code == 400, "a retired pool is no choice"
+    assert (
+        browser.send(
+            f"{STOCK}family/l40s-10/remove/", {"reason": "old", "confirm": "l40s-10"}
+        ).status_code
+        == 302
+    )
+    assert not NodeFamily.objects.filter(name="l40s-10").exists()
+    for gone in ("family/l40s-10/", "family/l40s-10/remove/", "host/x/", "pool/a%00b/"):
+        assert browser.get(f"{STOCK}{gone}", follow=True).status_code == 404
+    assert browser.send(f"{STOCK}pool/west/publish/", {"reason": "x"}).status_code == 404

@@ -117,6 +117,9 @@ OPTIONAL: dict[str, set[str]] = {
     "image-list": {"title", "reference", "username", "reason"},
     "pool-list": {"title", "reason"},
     "family-list": {"title", "gpu_model", "reason"},
+    "pool-title": {"reason"},
+    "family-title": {"gpu_model", "reason"},
+    "sku-title": {"description", "reason"},
     "sku-list": {
         "description",
         "pool",

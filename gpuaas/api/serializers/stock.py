@@ -32,6 +32,16 @@ class PoolOut(Output):
     nodes = serializers.IntegerField(
         source="node_total", help_text="Hosts in it that are not retired."
     )
+    retired_at = serializers.DateTimeField(
+        allow_null=True, help_text="Since when no host comes into it."
+    )
+
+
+class PoolTitleIn(Input):
+    """Another title; the name is for good."""
+
+    title = Text(max_length=120, allow_blank=True, help_text="For people; empty: the name.")
+    reason = _optional(500)
 
 
 class FamilyIn(Input):
@@ -55,6 +65,38 @@ class FamilyOut(Output):
     nodes = serializers.IntegerField(
         source="node_total", help_text="Hosts of it that are not retired."
     )
+    retired_at = serializers.DateTimeField(
+        allow_null=True, help_text="Since when no host is approved as it."
+    )
+
+
+class FamilyTitleIn(PoolTitleIn):
+    """Another title, and what its GPU is for people; the name is for good."""
+
+    gpu_model = Text(max_length=80, required=False, allow_blank=True)
+
+
+class SkuTitleIn(PoolTitleIn):
+    """Another title and description; the name is for good."""
+
+    description = Text(max_length=2000, required=False, allow_blank=True)
+
+
+class UseOut(Output):
+    """How many of a kind use it."""
+
+    what = serializers.CharField(help_text="hosts, skus, requests, leases, workloads, …")
+    now = serializers.IntegerField(help_text="That keep it from being retired; not of a SKU.")
+    ever = serializers.IntegerField(help_text="That keep it from being removed.")
+
+
+class UsesOut(Output):
+    """What uses a pool, a family or a SKU, and what of its end that leaves."""
+
+    name = serializers.CharField()
+    uses = UseOut(many=True)
+    may_retire = serializers.BooleanField()
+    may_remove = serializers.BooleanField()
 
 
 class ImageIn(Input):

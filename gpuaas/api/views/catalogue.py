@@ -16,6 +16,7 @@ from gpuaas.api.serializers.common import Reasoned, page_of
 from gpuaas.kernel import clock, errors
 from gpuaas.kernel.scope import platform_scope
 from placement import selectors as placement_selectors
+from placement.services import stock, stock_ends
 from tenants import selectors
 from tenants.models import Sku, SkuPrice
 from tenants.services import catalogue
@@ -91,7 +92,7 @@ class Skus(TenantView):
     def post(self, request: Request) -> Response:
         """Draft a product (operators)."""
         given = wire.SkuIn.read(request.data)
-        sku = catalogue.sku_create(**given, actor=self.actor)
+        sku = stock.sku_draft(**given, actor=self.actor)
         sku.refresh_from_db()
         return Response(wire.SkuOut(skus_shown([sku])[0]).data, status=201)
 
@@ -106,11 +107,19 @@ def _sku(name: str, *, drafts: bool) -> Sku:
 class SkuDetail(TenantView):
     """One product."""
 
+    also_fails = (409,)
+
     @extend_schema(operation_id="sku_get", tags=["catalogue"], responses=wire.SkuOut)
     def get(self, request: Request, sku: str) -> Response:
         """A product by name."""
         row = _sku(sku, drafts=self.actor.operator)
         return self.tagged(request, wire.SkuOut(skus_shown([row])[0]).data, version=row.version)
+
+    @extend_schema(operation_id="sku_remove", tags=["catalogue"], responses={204: None})
+    def delete(self, request: Request, sku: str) -> Response:
+        """Take a product away with its prices (operators). Refused where something ever used it."""
+        stock_ends.sku_remove(name=_sku(sku, drafts=True).name, actor=self.actor)
+        return Response(status=204)
 
 
 class SkuPublish(OperatorView):

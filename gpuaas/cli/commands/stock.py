@@ -6,6 +6,7 @@ import typer
 
 from gpuaas.cli import describe
 from gpuaas.cli.client import segment
+from gpuaas.cli.commands import stock_ends
 from gpuaas.cli.commands.authority import milli
 from gpuaas.cli.commands.tenancy import Reason, Yes
 from gpuaas.cli.flags import command, group
@@ -45,6 +46,8 @@ def _pools(app: typer.Typer) -> None:
         body = {"name": name, "title": title, "reason": reason}
         session.out.item(POOL, session.client.post(POOL.path, body), describe.anything)
 
+    stock_ends.of_pools(pool)
+
 
 def _families(app: typer.Typer) -> None:
     family = group(app, "family", "Kinds of hosts, as which they are approved (operators).")
@@ -72,6 +75,8 @@ def _families(app: typer.Typer) -> None:
             "reason": reason,
         }
         session.out.item(FAMILY, session.client.post(FAMILY.path, body), describe.anything)
+
+    stock_ends.of_families(family)
 
 
 def _images(app: typer.Typer) -> None:
@@ -202,3 +207,5 @@ def skus(sku: typer.Typer) -> None:
         session.out.item(
             SKU, session.client.put(path, {"hour_micro": micro(price_hour)}), describe.anything
         )
+
+    stock_ends.of_skus(sku)

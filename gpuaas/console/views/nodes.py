@@ -79,7 +79,9 @@ class NodeForm(forms.Form):
         max_length=63,
         help_text="As in DNS: small letters, digits, hyphens.",
     )
-    pool = forms.ModelChoiceField(Pool.objects.order_by("name"), empty_label=None)
+    pool = forms.ModelChoiceField(
+        Pool.objects.filter(retired_at__isnull=True).order_by("name"), empty_label=None
+    )
     intended = forms.ChoiceField(label="Meant for", choices=Intended.choices, initial=Intended.ANY)
     zone = forms.CharField(max_length=40, required=False)
     block = forms.CharField(max_length=40, required=False)
@@ -212,7 +214,7 @@ class OneNode(ConsolePage):
             tasks=list(task_list(node)[:TASKS_SHOWN]),
             events=list(Event.objects.filter(subject_id=node.pk).order_by("-id")[:EVENTS_SHOWN]),
             actions=self.offered(node_actions(numbers)),
-            families=list(NodeFamily.objects.order_by("name")),
+            families=list(NodeFamily.objects.filter(retired_at__isnull=True).order_by("name")),
             upkeep=upkeep_of(node),
             token=token,
             legend=sorted({mark.state for mark in picture.marks()}),

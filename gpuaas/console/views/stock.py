@@ -123,7 +123,7 @@ class SkuForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for field, rows in (("family", family_list()), ("pool", pool_list())):
-            names = list(rows.values_list("name", flat=True))
+            names = list(rows.filter(retired_at__isnull=True).values_list("name", flat=True))
             choices: Any = self.fields[field]
             choices.choices = [(name, name) for name in names]
 
@@ -138,7 +138,7 @@ class Noun:
 
 
 NOUNS: dict[str, Noun] = {
-    "sku": Noun(SkuForm, catalogue.sku_create, "is drafted; publish it to sell it."),
+    "sku": Noun(SkuForm, stock.sku_draft, "is drafted; publish it to sell it."),
     "family": Noun(FamilyForm, stock.family_create, "is a family that hosts can be approved as."),
     "pool": Noun(PoolForm, stock.pool_create, "is a pool."),
     "image": Noun(ImageForm, stock.image_create, "is offered."),
