@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gpuaas.mail import Mail, MailAddressError
+from gpuaas.version import checked_out
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -23,6 +24,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 SETTINGS = frozenset(
     {
         "GPUAAS_ALLOWED_HOSTS",
+        "GPUAAS_COMMIT",
         "GPUAAS_CONTROL_KEY",
         "GPUAAS_CSRF_TRUSTED_ORIGINS",
         "GPUAAS_DATA_DIR",
@@ -164,6 +166,8 @@ class Config:
     public_url: str
     mail: Mail
     log_level: str
+    commit: str
+    """Of which commit this is, as whoever built it says, else as it is checked out."""
     open_id: OpenIdProvider | None
     assumed: tuple[str, ...]
     """Names of variables that were not given and have only a stand-in value."""
@@ -224,6 +228,7 @@ class Config:
             public_url=_given(env, "GPUAAS_PUBLIC_URL") or f"http://{web_host}:{web_port}",
             mail=_mail(_given(env, "GPUAAS_EMAIL_URL")),
             log_level=(_given(env, "GPUAAS_LOG_LEVEL") or "INFO").upper(),
+            commit=_given(env, "GPUAAS_COMMIT").strip() or checked_out(CHECKOUT) or "unknown",
             open_id=OpenIdProvider.from_env(env),
             assumed=tuple(assumed),
         )

@@ -20,10 +20,12 @@ from admission import rules
 from admission.domain.changes import INCREASE, Change, Word, decide_change
 from admission.domain.decide import Gate, Verdict
 from admission.domain.facts import Quota
+from admission.domain.outcome import outcome_of
 from admission.domain.policy import judge
+from admission.measures import DURATION
 from admission.models import CHANGES, AdmissionRequest, Decision
 from admission.states import RequestState
-from gpuaas.kernel import clock
+from gpuaas.kernel import clock, on_the_spot
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ProductError, error_for
 from gpuaas.kernel.transitions import advance
@@ -47,6 +49,17 @@ def decide_now(
     action: str, actor: Actor, *, may: bool, tenant: Tenant | None, **more: Any
 ) -> tuple[Change, Verdict]:
     """The facts of a change of this tenant, and what the gates and the active rules say."""
+    with on_the_spot.timed(DURATION) as took:
+        change, verdict = _decided(action, actor, may=may, tenant=tenant, **more)
+        gate = verdict.refusal
+        said = "admit" if gate is None else "wait" if gate.waits else "deny"
+        took.labels = (action, outcome_of(said, "" if gate is None else gate.code))
+    return change, verdict
+
+
+def _decided(
+    action: str, actor: Actor, *, may: bool, tenant: Tenant | None, **more: Any
+) -> tuple[Change, Verdict]:
     now, stamp = clock.db_now(), rules.stamp_now()
     change = Change(
         action=action,

@@ -10,7 +10,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from gpuaas.kernel import guards
 
-ROOMS = ("errors", "workflows", "handlers", "ticks", "audits", "retention")
+ROOMS = ("errors", "workflows", "handlers", "ticks", "audits", "retention", "measures")
 """Modules that declare things by being imported, in whichever app has them."""
 
 

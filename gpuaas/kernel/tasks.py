@@ -11,13 +11,14 @@ from uuid import UUID
 from celery import current_app, shared_task
 from celery.bootsteps import StartStopStep
 
-from gpuaas.kernel import events, outbox, retention, seals, ticks, workflow
+from gpuaas.kernel import events, measuring, outbox, retention, seals, ticks, workflow
 from gpuaas.kernel.workflow import runs
 
 ticks.register("runs", 1.0, workflow.sweep)
 ticks.register("outbox", 1.0, outbox.sweep)
 ticks.register("seals", 1.0, seals.sweep)
 ticks.register("anchors", 10.0, seals.anchor)
+ticks.register("measures", 2.0, measuring.measures_sweep)
 ticks.register("retention", 600.0, retention.sweep)
 
 

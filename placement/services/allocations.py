@@ -11,11 +11,13 @@ from uuid import UUID
 
 from django.db import transaction
 
+from admission.domain.outcome import ADMITTED, outcome_of
 from admission.errors import WithdrawnAlready
+from admission.measures import DURATION
 from admission.models import CHANGES, AdmissionRequest, Decision
 from admission.services.wishes import change_withdraw
 from admission.states import RequestState
-from gpuaas.kernel import errors, events, workflow
+from gpuaas.kernel import errors, events, on_the_spot, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ProductError, error_for
 from gpuaas.kernel.idempotency import Carried, IdempotencyKeyInUse, KeyUsedError
@@ -33,6 +35,7 @@ from placement.services.engine import (
     Placed,
     Result,
     Unplaced,
+    attempted,
     group_plan,
     no_capacity_for,
     options_for,
@@ -162,20 +165,25 @@ def allocation_at_once(
     a key that was used, a lost race. Raises IdempotencyKeyInUse.
     """
     ask = Ask(tenant_id, project_id, order)
-    try:
-        met = look(ask)
-        if met is None or met.queue_waits or met.usage is not None:
+    with on_the_spot.timed(DURATION) as took:
+        try:
+            met = look(ask)
+            if met is None or met.queue_waits or met.usage is not None:
+                return None
+            item = requests.item_of(ask, met, actor=actor)
+            if item.verdict.refusal is not None:
+                return None
+            key = carried(item.run_id, item.allocation_id)
+            placed = place_carrying(item, key)
+        except IdempotencyKeyInUse:
+            raise
+        except (KeyUsedError, ProductError):
             return None
-        item = requests.item_of(ask, met, actor=actor)
-        if item.verdict.refusal is not None:
+        if placed is None:
             return None
-        key = carried(item.run_id, item.allocation_id)
-        placed = place_carrying(item, key)
-    except IdempotencyKeyInUse:
-        raise
-    except (KeyUsedError, ProductError):
-        return None
-    return (key, placed.at) if placed is not None else None
+        took.labels = (ask.action, ADMITTED)
+    attempted(item, placed)
+    return key, placed.at
 
 
 def ask_place(ask: Ask, *, actor: Actor, intent: Callable[[Item], None] | None = None) -> Ticket:
@@ -184,7 +192,7 @@ def ask_place(ask: Ask, *, actor: Actor, intent: Callable[[Item], None] | None =
     ``intent`` writes the workload that the request is for; it is called in the transaction
     that admits or queues, and not when the request is refused.
     """
-    with platform_scope():
+    with on_the_spot.timed(DURATION) as took, platform_scope():
         met = look(ask)
         item = requests.item_of(ask, met, actor=actor)
         refused = requests.verdict_error(item.verdict, error_for)
@@ -194,7 +202,9 @@ def ask_place(ask: Ask, *, actor: Actor, intent: Callable[[Item], None] | None =
             behind = not ask.nodes and met is not None and met.queue_waits
             ahead = waiting(item.authority.pool) if behind else ()
             result = _place(item, ahead, intent)
+            attempted(item, result)
             if isinstance(result, Placed):
+                took.labels = (ask.action, ADMITTED)
                 spend_told(item, actor)
                 return _ticket(item, placed_at=result.at)
             refused = result.error
@@ -205,9 +215,11 @@ def ask_place(ask: Ask, *, actor: Actor, intent: Callable[[Item], None] | None =
                     if intent is not None:
                         intent(item)
                     requests.queue(item, refused, at_capacity=at_capacity)
+                took.labels = (ask.action, outcome_of("wait", requests.waiting_code(refused)))
                 return _ticket(item, placed_at=None)
             refused, at_capacity = full, False
         refused = requests.deny(item, refused, at_capacity=at_capacity)
+        took.labels = (ask.action, outcome_of("deny", refused.code))
     raise refused
 
 

@@ -12,12 +12,14 @@ from uuid import UUID
 
 from django.db import transaction
 
-from gpuaas.kernel.errors import ProductError
+from gpuaas.kernel import on_the_spot
+from gpuaas.kernel.errors import ConcurrentUpdate, ProductError
 from gpuaas.kernel.idempotency import Carried
 from placement.domain.fit import Board, Option, Place, Want, rank, taken
 from placement.domain.reasons import KEPT, SIBLINGS
 from placement.domain.sets import NoPlan
 from placement.errors import SkuUnavailable
+from placement.measures import ATTEMPTS, LOST, PLACED, UNPLACED
 from placement.services.bundle import Item, commit
 from placement.services.refusals import no_capacity, no_room_together
 from placement.services.search import nearest_to, one_locked, pages
@@ -56,6 +58,21 @@ class Lost:
 Result = Placed | Unplaced
 
 
+def attempted(item: Item, result: Result | Lost) -> None:
+    """Count what came of an attempt to place a request, whoever made it."""
+    match result:
+        case Placed():
+            on_the_spot.count(ATTEMPTS, item.authority.shape, PLACED, "")
+        case Unplaced(error):
+            on_the_spot.count(ATTEMPTS, item.authority.shape, UNPLACED, error.code)
+        case Lost():
+            _lost(item)
+
+
+def _lost(item: Item) -> None:
+    on_the_spot.count(ATTEMPTS, item.authority.shape, LOST, ConcurrentUpdate.code)
+
+
 def place_one(item: Item, *, ahead: Sequence[Item] = ()) -> Result:
     """Place one item now. ``ahead`` are those who wait: what would be theirs is not touched.
 
@@ -79,6 +96,7 @@ def place_one(item: Item, *, ahead: Sequence[Item] = ()) -> Result:
             done = commit([(item, options)], skip_locked=True)
             if 0 in done:
                 return Placed(*done[0], options=tuple(options))
+            _lost(item)
         return _place_locked(item, where, ahead)
     except ProductError as error:
         return Unplaced(error)
@@ -104,6 +122,7 @@ def place_carrying(item: Item, carried: Carried) -> Placed | None:
         done = commit([(item, options)], skip_locked=True, carried=carried)
         if 0 in done:
             return Placed(*done[0], options=tuple(options))
+        _lost(item)
     return None
 
 
@@ -137,6 +156,7 @@ def place_group(items: Sequence[Item], *, ahead: Sequence[Item] = ()) -> Result:
                 if len(done) == len(mine):
                     return Placed(*done[0], options=tuple(mine[0][1]))
                 transaction.set_rollback(True)
+            _lost(items[0])
     except ProductError as error:
         return Unplaced(error)
     return Unplaced(no_capacity_for(items, []))
@@ -226,6 +246,8 @@ def _place_locked(item: Item, where: Target, ahead: Sequence[Item]) -> Result:
             transaction.set_rollback(0 not in done)
         if 0 in done:
             return Placed(*done[0], options=tuple(options))
+        if options:
+            _lost(item)
     return Unplaced(no_capacity(item))
 
 

@@ -30,6 +30,7 @@ from placement.services.engine import (
     Placed,
     Result,
     Unplaced,
+    attempted,
     place_group,
     place_many,
 )
@@ -299,6 +300,7 @@ def _tried(rows: list[AdmissionRequest], keepers: tuple[Item, ...], *, several: 
     refused = {head.row.pk: head.refused for head in heads if head.refused is not None}
     placed = []
     for item, result in zip(ready, results, strict=True):
+        attempted(item, result)
         if isinstance(result, Placed):
             placed.append(item)
         elif isinstance(result, Unplaced):

@@ -78,7 +78,7 @@ def test_without_a_broker_a_process_tells_what_it_counted_and_hands_it_on_later(
         lonely.add("not_found", 404)
     assert lonely.read()["not_found", 404] == 5
     there = counting()
-    monkeypatch.setattr(lonely, "_client", there._client)
+    monkeypatch.setattr(lonely._counts, "_client", there._counts._client)
     assert lonely.read()["not_found", 404] == 5
     assert counting().read()["not_found", 404] == 5
 
@@ -90,6 +90,7 @@ def test_while_the_broker_is_away_the_last_known_counts_stand(
     for _ in range(7):
         one.add("not_found", 404)
     assert one.read()["not_found", 404] == 7
-    monkeypatch.setattr(one, "_client", Problems("redis://127.0.0.1:1/0", KEY)._client)
+    away = Problems("redis://127.0.0.1:1/0", KEY)
+    monkeypatch.setattr(one._counts, "_client", away._counts._client)
     one.add("not_found", 404)
     assert one.read()["not_found", 404] == 8

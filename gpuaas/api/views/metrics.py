@@ -11,7 +11,7 @@ from django.db.models import Count, Min
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import generate_latest
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 from rest_framework.request import Request
 
@@ -21,6 +21,7 @@ from admission.totals import decision_totals
 from gpuaas.api import answered
 from gpuaas.api.base import OperatorView
 from gpuaas.api.permissions import Rule, admit
+from gpuaas.api.views.counted import counted
 from gpuaas.api.views.measures import measures
 from gpuaas.kernel import clock, workflow
 from gpuaas.kernel.errors import PermissionDenied
@@ -39,8 +40,6 @@ from placement.models import (
 )
 from placement.services.fragmentation import fragmentation_list, part_fragmentation_list
 from placement.states import AllocationState, WindowState
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Collector:
@@ -74,14 +73,17 @@ class Collector:
         yield self._sweeps()
         yield self._problems()
         yield from measures(tenants=self._tenants)
+        yield from counted()
         parked = GaugeMetricFamily("gpuaas_parked_requests", "Requests parked in this process")
         parked.add_metric([], hub.parked)
         yield parked
 
     def _build(self) -> Metric:
         version = str(settings.SPECTACULAR_SETTINGS["VERSION"])
-        family = GaugeMetricFamily("gpuaas_build_info", "The version", labels=["version"])
-        family.add_metric([version], 1)
+        family = GaugeMetricFamily(
+            "gpuaas_build_info", "The version and its commit", labels=["version", "commit"]
+        )
+        family.add_metric([version, settings.CONFIG.commit], 1)
         return family
 
     def _nodes(self) -> Metric:
@@ -220,7 +222,9 @@ class Collector:
 
     def _runs(self) -> Metric:
         family = GaugeMetricFamily(
-            "gpuaas_workflow_runs", "Runs that have not ended", labels=["workflow", "state"]
+            "gpuaas_workflow_runs_standing",
+            "Runs that have not ended",
+            labels=["workflow", "state"],
         )
         rows = workflow.standing().values_list("kind", "state")
         for kind, state, count in rows.annotate(n=Count("pk")).order_by("kind", "state"):
@@ -322,7 +326,9 @@ class Metrics(OperatorView):
             raise PermissionDenied("Metrics are for operators.")
         registry = CollectorRegistry()
         registry.register(Collector(tenants=request.auth is not None))
-        return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE)
+        # OpenMetrics for who asks for it, as Prometheus does; the plain text otherwise.
+        encode, kind = choose_encoder(request.headers.get("Accept", ""))
+        return HttpResponse(encode(registry), content_type=kind)
 
 
 def is_local(request: HttpRequest) -> bool:

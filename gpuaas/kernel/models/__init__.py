@@ -2,6 +2,7 @@
 
 from gpuaas.kernel.models.base import Base, Stateful
 from gpuaas.kernel.models.events import Delivery, Event, EventSeal, Lease
+from gpuaas.kernel.models.measures import MeasuresRead, MeasureTotal
 from gpuaas.kernel.models.work import (
     IdempotencyKey,
     RetentionRule,
@@ -17,6 +18,8 @@ __all__ = [
     "EventSeal",
     "IdempotencyKey",
     "Lease",
+    "MeasureTotal",
+    "MeasuresRead",
     "RetentionRule",
     "RunState",
     "Stateful",
