@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
@@ -167,7 +168,7 @@ def test_what_is_measured_on_the_spot_is_added_up_over_processes(
     took = Family("gpuaas_test_took_seconds", "A test", ("kind",), (0.1, 1.0))
     monkeypatch.setattr(on_the_spot, "_families", {took.name: took, HEARD.name: HEARD})
     key = f"gpuaas:test:{clock.epoch_ns()}"
-    url = on_the_spot.settings.CONFIG.redis_url
+    url = settings.CONFIG.redis_url
     for seconds in (0.05, 0.5, 5.0):
         monkeypatch.setattr(on_the_spot, "counts", SharedCounts(url, key))
         on_the_spot.observe(took, seconds, "a")
@@ -182,7 +183,7 @@ def test_what_is_measured_on_the_spot_is_added_up_over_processes(
 def test_a_block_without_an_outcome_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     took = Family("gpuaas_test_took_seconds", "A test", ("kind",), (0.1, 1.0))
     monkeypatch.setattr(on_the_spot, "_families", {took.name: took})
-    url = on_the_spot.settings.CONFIG.redis_url
+    url = settings.CONFIG.redis_url
     monkeypatch.setattr(on_the_spot, "counts", SharedCounts(url, f"gpuaas:test:{clock.epoch_ns()}"))
     with on_the_spot.timed(took):
         pass
