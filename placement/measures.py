@@ -9,7 +9,6 @@ from gpuaas.kernel import measuring, on_the_spot
 from gpuaas.kernel.families import PHASE, Family, Observation
 from gpuaas.kernel.measuring import Told
 from placement.models import Allocation, NodeTask
-from placement.node_tasks import TaskKind
 from placement.states import ALLOCATION, TASK, AllocationState, TaskState
 
 PLACED, UNPLACED, LOST = "placed", "unplaced", "lost"
@@ -79,8 +78,8 @@ def leases_lost(told: Sequence[Told]) -> Iterator[Observation]:
         if one.subject_id not in kinds:
             continue
         kind, last = kinds[one.subject_id]
-        # A burn-in is given up at its deadline too, while its lease holds.
-        if one.after == TaskState.PENDING or last or kind != TaskKind.BURN_IN:
+        # What failed before its last attempt was given up at its deadline, with its lease held.
+        if one.after == TaskState.PENDING or last:
             yield Observation(LEASES_LOST, (kind,))
 
 

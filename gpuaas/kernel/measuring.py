@@ -117,9 +117,10 @@ def measures_sweep() -> int:
     return taken
 
 
-def totals() -> dict[Key, Series]:
-    """What was counted of each series: one look, as long as there are series."""
-    rows = MeasureTotal.objects.values_list("name", "labels", "count", "sum_us", "classes")
+def totals(of: Family | None = None) -> dict[Key, Series]:
+    """What was counted of each series, or of a family's: one look, as long as there are series."""
+    kept = MeasureTotal.objects.all() if of is None else MeasureTotal.objects.filter(name=of.name)
+    rows = kept.values_list("name", "labels", "count", "sum_us", "classes")
     return {
         (name, tuple(labels)): Series(count, sum_us, list(classes))
         for name, labels, count, sum_us, classes in rows

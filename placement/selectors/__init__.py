@@ -49,6 +49,7 @@ from placement.selectors.nodes import (
 )
 from placement.selectors.offers import Offer, image_list, offer_list, price_of
 from placement.selectors.parts import HeldPart, free_milli, held_parts
+from placement.selectors.phases import SkuPhases, Took, phases_by_sku
 from placement.selectors.standing import reasons_standing
 from placement.selectors.stock import family_list, pool_list
 from placement.selectors.telemetry import telemetry_history, telemetry_of
@@ -67,8 +68,10 @@ __all__ = [
     "HeldPart",
     "Holdings",
     "Offer",
+    "SkuPhases",
     "SlotLinks",
     "Timeline",
+    "Took",
     "allocation_explain",
     "allocation_list",
     "allocation_phase",
@@ -106,6 +109,7 @@ __all__ = [
     "offer_list",
     "outcome_detail",
     "override_of",
+    "phases_by_sku",
     "pool_list",
     "posture_of",
     "postures_of",

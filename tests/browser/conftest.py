@@ -19,6 +19,7 @@ from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from gpuaas.kernel import clock
+from gpuaas.kernel.measuring import measures_sweep
 from gpuaas.kernel.transitions import advance
 from nodeagent.topology.load import load_topology_file
 from nodeagent.topology.slots import topology_report
@@ -41,6 +42,7 @@ from tests.builders import (
     a_member,
     a_tenant,
 )
+from tests.kernel.factories import all_sealed
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = (
@@ -193,6 +195,8 @@ def scene(live_server: LiveServer, settings: Settings) -> Scene:
         acme.order(slots=8)
     acme.order(slots=8, wait=True)
     projections_refresh()
+    all_sealed()
+    measures_sweep()
     return Scene(live_server.url, acme, operator, plain, running, blocked)
 
 

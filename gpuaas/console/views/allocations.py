@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from gpuaas.console.actions import ANSWERS, allocation_actions, allocation_run
 from gpuaas.console.pages import ConsolePage, in_words
+from gpuaas.console.phases import phase_rows
 from gpuaas.kernel import errors
 from gpuaas.ui.forms import text_in
 from gpuaas.ui.four import sides_of
@@ -24,6 +25,7 @@ from placement.selectors import (
     allocation_states,
     allocation_timeline,
     override_of,
+    phases_by_sku,
     residue_left,
 )
 from placement.services.overrides import approval_rule
@@ -51,6 +53,7 @@ class Allocations(ConsolePage):
         ]
         counts.setdefault(AllocationState.RELEASED, None)
         chips += [(s, s.replace("_", " "), counts.get(s, 0)) for s in AllocationState.values]
+        phases, reach = phase_rows(phases_by_sku())
         part = part_of(rows, request.GET.get("cursor", ""), PAGE, by_id=True)
         return self.page(
             "console/allocations.html",
@@ -58,6 +61,8 @@ class Allocations(ConsolePage):
             cursor=part.next,
             chips=chips,
             state=state,
+            phases=phases,
+            reach=reach,
         )
 
 
