@@ -24,6 +24,7 @@ _FORMAT_S = 1800.0
 _MOST_S = 6 * 3600.0
 _POLL_S = 2.0
 _IN_PROGRESS, _DONE = 2, (1, 4)
+_PATH = re.compile(r"c\d+n")
 _CONTROLLER = re.compile(r"nvme\d{1,4}")
 
 
@@ -36,8 +37,12 @@ def controller_of(device: Path) -> str:
 
 
 def namespaces_of(device: Path) -> list[str]:
-    """The names of a controller's block devices, such as nvme0n1."""
-    return sorted(one.name for one in (device / "nvme").glob("nvme*/nvme*n*"))
+    """The names of a controller's block devices, such as nvme0n1.
+
+    A disk with a second port is listed by its path, such as nvme0c0n1, which has no device file.
+    """
+    found = {one.name for one in (device / "nvme").glob("nvme*/nvme*n*")}
+    return sorted({_PATH.sub("n", name) for name in found})
 
 
 class NvmeEraser:

@@ -10,6 +10,9 @@ from nodeagent.host.cleanup.looking import holders, mounts
 from nodeagent.host.cleanup.nvme import NvmeEraser, namespaces_of
 from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed
+from nodeagent.host.discovery.blocks import host_blocks, used
+from nodeagent.host.discovery.devices import host_interfaces
+from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.runtime.owners import Owner
 from nodeagent.host.runtime.spec import SpecError, StandIn, pci_functions
 from nodeagent.protocol import NOT_APPLICABLE, DeviceMode, SlotDevices, TopologyReport
@@ -35,11 +38,31 @@ class VfioDevices:
     def attach(self, slots: Sequence[SlotDevices], owner: Owner | None) -> tuple[StandIn, ...]:
         """Bind everything to vfio-pci, for the machine's user alone. Raises StepFailed."""
         for slot in slots:
+            self._refuse_the_hosts_own(slot)
             self._refuse_shared_group(self._addresses(slot))
         for slot in slots:
             for address in self._addresses(slot):
                 self._bus.give_to_vfio(address, owner)
         return ()
+
+    def _refuse_the_hosts_own(self, slot: SlotDevices) -> None:
+        """What the host has begun to live by since it was approved stays its. Raises StepFailed."""
+        tree = Tree(self._root)
+        blocks, interfaces = host_blocks(tree), host_interfaces(tree)
+        for address in self._nvmes(slot):
+            spaces = namespaces_of(self._bus.folder(address))
+            own = [space for space in spaces if used(tree, space, blocks)]
+            if own:
+                why = f" ({blocks.unreadable})" if blocks.unreadable else ""
+                raise StepFailed(
+                    f"{address} is not given away: the host uses {', '.join(own)}{why}"
+                )
+        self.no_mount(slot)
+        for address in self._nics(slot):
+            names = set(tree.names(self._bus.folder(address) / "net")) & interfaces
+            if names:
+                said = f"the host's own traffic goes over {', '.join(sorted(names))}"
+                raise StepFailed(f"{address} is not given away: {said}")
 
     def _refuse_shared_group(self, addresses: Sequence[str]) -> None:
         """VFIO gives whole groups: what shares one would be the machine's. Raises StepFailed."""
@@ -120,13 +143,7 @@ class VfioDevices:
             if slot.nic_mode is DeviceMode.NONE:
                 return Done(NOT_APPLICABLE, "the slot has no NIC")
             return Done("virtual_nic_removed", "no NIC was handed over; the virtual one is gone")
-        known = {nic.id: nic.pci for nic in self._report().nics}
-        done = []
-        for nic in nics:
-            address = known.get(nic)
-            if address is None:
-                raise StepFailed(f"NIC {nic} is not on this host any more")
-            done.append(f"{address} by {self._bus.reset(address)}")
+        done = [f"{address} by {self._bus.reset(address)}" for address in self._nics(slot)]
         return Done("function_level_reset", "; ".join(done))
 
     def error_free(self, slot: SlotDevices, before: Before) -> Done:
@@ -141,6 +158,16 @@ class VfioDevices:
 
     def _gpu_address(self, slot: SlotDevices) -> str:
         return self._addresses(slot)[0]
+
+    def _nics(self, slot: SlotDevices) -> list[str]:
+        known = {nic.id: nic.pci for nic in self._report().nics}
+        found = []
+        for nic in slot.all_nics():
+            address = known.get(nic)
+            if address is None:
+                raise StepFailed(f"NIC {nic} is not on this host any more")
+            found.append(address)
+        return found
 
     def _nvmes(self, slot: SlotDevices) -> list[str]:
         wanted = slot.all_nvmes()

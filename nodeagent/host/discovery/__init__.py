@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from nodeagent.host.discovery.blocks import host_blocks
 from nodeagent.host.discovery.bus import PciDevice, group_fact, read_bus
 from nodeagent.host.discovery.devices import (
     host_interfaces,
-    mounted_blocks,
     read_nic,
     read_nvme,
 )
@@ -86,7 +86,9 @@ class _Discovery:
         return self.draft.finish()
 
     def _add_others(self) -> None:
-        host, mounted = host_interfaces(self.tree), mounted_blocks(self.tree)
+        host, blocks = host_interfaces(self.tree), host_blocks(self.tree)
+        if blocks.unreadable:
+            self.draft.find("mounts_unknown", f"no disk is given away: {blocks.unreadable}")
         for device in sorted(self.bus.values(), key=lambda one: address_key(one.address)):
             if device.physical is not None:
                 # A virtual function is a part of its card and is named there.
@@ -96,8 +98,12 @@ class _Discovery:
                 self._reserve("nic_carries_host", "the host's own traffic goes over it", nic)
                 self.draft.nics.append(nic)
             elif device.kind is DeviceKind.NVME:
-                nvme, facts = read_nvme(self.tree, device, mounted)
-                self._reserve("nvme_carries_host", "the host has mounted it", nvme)
+                nvme, facts = read_nvme(self.tree, device, blocks)
+                self._reserve("nvme_carries_host", "the host uses it", nvme)
+                there = facts["nvme_holds"].value
+                if there is not None and not nvme.reserved:
+                    detail = f"it holds {there}, which a lease of its slot erases"
+                    self.draft.find("nvme_holds_data", detail, nvme.id)
                 self.draft.nvmes.append(nvme)
             elif device.kind is DeviceKind.NVSWITCH:
                 switch = NvSwitch(device.address, device.address, device.numa.value)
@@ -135,9 +141,11 @@ class _Discovery:
 
     def _place_on_the_only_node(self) -> None:
         """Firmware of machines with one node often leaves the number out."""
-        if len(self.draft.numa) != 1:
+        # Nodes of memory alone, as CXL and superchips have them, have no devices either.
+        nodes = [number for number, node in self.draft.numa.items() if node.cpuset != ""]
+        if len(nodes) != 1:
             return
-        (only,) = self.draft.numa
+        (only,) = nodes
         draft = self.draft
         draft.gpus = [
             gpu if gpu.numa is not None else replace(gpu, numa=only) for gpu in draft.gpus

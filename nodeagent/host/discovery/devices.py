@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+from nodeagent.host.discovery.blocks import HostBlocks, holds, used
 from nodeagent.host.discovery.bus import PciDevice
 from nodeagent.host.discovery.machine import Facts
 from nodeagent.host.discovery.sysfs import Tree
@@ -25,8 +25,8 @@ def read_nic(tree: Tree, device: PciDevice, host: frozenset[str]) -> tuple[Nic, 
 
     host: interfaces that the host itself needs (`host_interfaces`).
     """
-    nets = tree.names(device.path / "net")
-    ports = tree.names(device.path / "infiniband")
+    nets = _readable(tree.names(device.path / "net"))
+    ports = _readable(tree.names(device.path / "infiniband"))
     kind = nic_kind(device.class_code, device.vendor, device.device)
     if any(name.startswith(("ib", "mlx")) for name in ports) and _is_infiniband(tree, device):
         kind = NicKind.INFINIBAND
@@ -56,8 +56,8 @@ def read_nic(tree: Tree, device: PciDevice, host: frozenset[str]) -> tuple[Nic, 
     return nic, facts
 
 
-def read_nvme(tree: Tree, device: PciDevice, mounted: frozenset[str]) -> tuple[Nvme, Facts]:
-    """An NVMe controller with its namespaces. mounted: block devices that the host uses."""
+def read_nvme(tree: Tree, device: PciDevice, host: HostBlocks) -> tuple[Nvme, Facts]:
+    """An NVMe controller with its namespaces. host: block devices that the host uses."""
     controllers = [n for n in tree.names(device.path / "nvme") if _CONTROLLER.fullmatch(n)]
     facts: Facts = {"nvme_model": _undriven(device), "nvme_serial": _undriven(device)}
     size, blocks = 0, list[str]()
@@ -74,14 +74,14 @@ def read_nvme(tree: Tree, device: PciDevice, mounted: frozenset[str]) -> tuple[N
             size += (sectors or 0) * 512
             blocks.append(_head(block))
     facts["nvme_blocks"] = present(" ".join(blocks)) if blocks else _undriven(device)
-    used = any(_used(tree, block, mounted) for block in blocks)
+    facts["nvme_holds"] = holds(tree, blocks) if blocks else _undriven(device)
     nvme = Nvme(
         id=device.address,
         pci=device.address,
         numa=device.numa.value,
         switch=device.parent,
         size_bytes=size if 0 < size < 2**60 else None,
-        reserved=used,
+        reserved=any(used(tree, block, host) for block in blocks),
     )
     return nvme, facts
 
@@ -106,30 +106,15 @@ def host_interfaces(tree: Tree) -> frozenset[str]:
     return frozenset(routed)
 
 
-def mounted_blocks(tree: Tree) -> frozenset[str]:
-    """Names of block devices that are mounted or swapped to, with their partitions' disks."""
-    names: set[str] = set()
-    for place in ("proc/mounts", "proc/swaps"):
-        for line in (tree.text(tree.path(place)).value or "").splitlines():
-            source = line.split(" ", 1)[0].split("\t", 1)[0]
-            if source.startswith("/dev/"):
-                names.add(source.rpartition("/")[2])
-    return frozenset(names)
-
-
 def _is_default(words: list[str], target_at: int) -> bool:
     if target_at == 1:
         return len(words) > 7 and words[1] == _DEFAULT_ROUTE and words[7] == _DEFAULT_ROUTE
     return words[0] == "0" * 32 and words[1] == "00"
 
 
-def _used(tree: Tree, block: str, mounted: frozenset[str]) -> bool:
-    """Mounted itself or by a partition, or held by a volume manager or RAID."""
-    if any(name == block or name.startswith(f"{block}p") for name in mounted):
-        return True
-    base = tree.path("sys/block", block)
-    parts: list[Path] = [base, *(base / n for n in tree.names(base) if n.startswith(f"{block}p"))]
-    return any(tree.names(part / "holders") for part in parts)
+def _readable(names: list[str]) -> list[str]:
+    """A kernel takes almost any bytes for an interface's name; a report takes characters."""
+    return [name for name in names if name.isprintable()]
 
 
 def _head(block: str) -> str:

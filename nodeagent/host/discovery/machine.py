@@ -16,6 +16,10 @@ _CPU = re.compile(r"cpu(\d{1,5})")
 _HUGE = re.compile(r"hugepages-(\d{1,9})kB")
 _TOTAL = re.compile(r"MemTotal:\s*(\d{1,15})\s*kB")
 _MODEL = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
+# 64-bit Arm names its cores by number.
+_PART = re.compile(r"^CPU implementer\s*:\s*(\w+)$.*?^CPU part\s*:\s*(\w+)$", re.M | re.S)
+_UNTOLD: Fact[object] = unknown("not_told")
+_MOST_NODE = 4095
 _FLAGS = re.compile(r"^flags\s*:.*\b(vmx|svm)\b", re.MULTILINE)
 
 Facts = dict[str, Fact[object]]
@@ -25,7 +29,8 @@ def add_numa(tree: Tree, draft: Draft) -> Facts:
     """Put NUMA nodes and cores into the draft; hugepages and distances come back as facts."""
     facts: Facts = {}
     folder = tree.path("sys/devices/system/node")
-    numbers = sorted(int(m.group(1)) for name in tree.names(folder) if (m := _NODE.fullmatch(name)))
+    nodes = map(_NODE.fullmatch, tree.names(folder))
+    numbers = sorted(n for node in nodes if node and (n := int(node.group(1))) <= _MOST_NODE)
     if not numbers:
         draft.find("numa_implied", "the kernel lists no NUMA node; the machine is taken as one")
         _add_whole_machine(tree, draft)
@@ -56,9 +61,11 @@ def machine_facts(tree: Tree) -> Facts:
     system = tree.path("sys/devices/system/cpu")
     cpuinfo = tree.text(tree.path("proc/cpuinfo")).value or ""
     model = _MODEL.search(cpuinfo)
+    part = _PART.search(cpuinfo)
+    cpu: Fact[object] = present(f"implementer {part[1]} part {part[2]}") if part else _UNTOLD
     groups = len(tree.names(tree.path("sys/kernel/iommu_groups")))
     facts: Facts = {
-        "cpu_model": present(model.group(1).strip()) if model else unknown("not_told"),
+        "cpu_model": present(model.group(1).strip()) if model else cpu,
         "cpus_online": _plain(tree.text(system / "online")),
         "cpus_isolated": _plain(tree.text(system / "isolated")),
         "cpus_effective": _plain(tree.text(tree.path("sys/fs/cgroup/cpuset.cpus.effective"))),
@@ -132,8 +139,8 @@ def _module(tree: Tree, name: str) -> Fact[object]:
 
 def _fabric_manager(tree: Tree) -> Fact[object]:
     """NVSwitch hosts need it; its pid file is what its unit writes."""
-    for place in ("run/nvidia-fabricmanager/nv-fabricmanager.pid", "var/run/nvidia-fabricmanager"):
-        if tree.exists(place):
+    for folder in ("run", "var/run"):
+        if tree.exists(folder, "nvidia-fabricmanager/nv-fabricmanager.pid"):
             return present("running")
     return absent("no_pid_file")
 

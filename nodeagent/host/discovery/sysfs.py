@@ -24,14 +24,20 @@ class Tree:
         """A place below the root."""
         return self.root.joinpath(*parts)
 
-    def text(self, path: Path) -> Fact[str]:
-        """A file's text without blanks around it."""
+    def text(self, path: Path, *, most: int | None = None) -> Fact[str]:
+        """A file's text without blanks around it, cut where it is long.
+
+        most: bytes, where half of a file would mislead; a longer one is unknown.
+        """
         real = self.inside(path)
         if real is None:
             return unknown("outside_root")
         try:
             with real.open("rb") as stream:
-                return present(stream.read(MOST_BYTES).decode("utf-8", "replace").strip())
+                raw = stream.read(MOST_BYTES if most is None else most + 1)
+                if most is not None and len(raw) > most:
+                    return unknown("too_large")
+                return present(raw.decode("utf-8", "replace").strip())
         except FileNotFoundError:
             return absent("no_file")
         except PermissionError:
