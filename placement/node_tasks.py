@@ -25,6 +25,7 @@ from django.conf import settings
 from nodeagent.protocol import (
     AGENT_VERSION,
     CLOCK_WINDOW_S,
+    HOST_BRIDGE,
     MAX_BODY_BYTES,
     MOST_BURN_IN_S,
     NOT_APPLICABLE,
@@ -72,6 +73,7 @@ from placement.models import Node, NodeTask
 __all__ = [
     "AGENT_VERSION",
     "CLOCK_WINDOW_S",
+    "HOST_BRIDGE",
     "MAX_BODY_BYTES",
     "MOST_BURN_IN_S",
     "NOT_APPLICABLE",

@@ -75,6 +75,10 @@ NOT_APPLICABLE = "not_applicable"
 STEPS_THAT_MAY_NOT_APPLY = frozenset({CleanupStep.NVME_SANITISED, CleanupStep.NIC_RESET})
 
 
+# How the id of the root of a CPU's PCI buses begins. It joins devices, and is no switch.
+HOST_BRIDGE = "host-bridge-"
+
+
 class NicKind(StrEnum):
     """What a network device speaks."""
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nodeagent.protocol import Gpu, NicKind, NumaNode, Nvme, NvSwitch, UuidSource
+from nodeagent.protocol import HOST_BRIDGE, Gpu, NicKind, NumaNode, Nvme, NvSwitch, UuidSource
 from nodeagent.protocol.cpus import cpu_list
 from nodeagent.topology.cpus import parse_mask
 from nodeagent.topology.hwloc_device import PciDevice, read_pci_device
+from nodeagent.topology.hwloc_tables import table_links
 from nodeagent.topology.model import Draft, Topology, collapse_switches
-from nodeagent.topology.nvlink import RawLink, resolve_links
+from nodeagent.topology.nvlink import resolve_links
 from nodeagent.topology.pci import DeviceKind, normal_address
 from nodeagent.topology.xml import Element
 
 _IO_TYPES = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
-_NVLINK_TABLES = frozenset({"NVLinkBandwidth", "XGMIBandwidth", "XGMIHops"})
 _MAX_NUMA = 4095
 
 
@@ -115,6 +115,7 @@ class _Importer:
                 normal_address(element.get("pci_busid")) or _host_bridge(element),
                 place.numa,
                 place.switch,
+                read_pci_device(element, self.major).vendor,
             )
             place = _Place(place.numa, bridge)
         elif kind not in _IO_TYPES:
@@ -154,6 +155,8 @@ class _Importer:
         relevant = (DeviceKind.GPU, DeviceKind.NIC, DeviceKind.NVME, DeviceKind.NVSWITCH)
         if device.kind is DeviceKind.DISPLAY:
             self.draft.find("display_not_gpu", "a display that is no compute GPU", device.pci)
+        if device.kind is DeviceKind.ACCELERATOR:
+            self.draft.find_accelerator(device.pci, device.vendor)
         if device.kind not in relevant or not self.draft.claim(device.pci, device.kind):
             return
         if device.pci is None:
@@ -203,11 +206,9 @@ class _Importer:
                 self.draft.find("class_unknown", detail, device.pci)
 
     def _add_links(self) -> None:
-        links: list[RawLink] = []
         ends = {gpu.pci for gpu in self.draft.gpus} | {one.pci for one in self.draft.nvswitches}
-        for table in self.root.named("distances2", "distances2hetero"):
-            if (table.get("name") or "") in _NVLINK_TABLES:
-                links.extend(_table_links(table, self.by_object))
+        tables = self.root.named("distances2", "distances2hetero")
+        links = table_links(tables, self.by_object)
         resolve_links(self.draft, [link for link in links if link.source in ends])
 
     def _find_unknowns(self) -> None:
@@ -239,33 +240,10 @@ def _objects(elements: list[Element]) -> list[Element]:
     return found
 
 
-def _table_links(table: Element, by_object: dict[str, str]) -> list[RawLink]:
-    """Links of a square distance table between objects named `Type:gp_index`.
-
-    A table gives a bandwidth, not a number of links, so the count stays unknown. The diagonal says
-    nothing. A table of the wrong size is no table.
-    """
-    names = [by_object.get(name.rpartition(":")[2]) for name in _words(table, "indexes")]
-    values = _words(table, "u64values")
-    if not names or len(values) != len(names) ** 2:
-        return []
-    links: list[RawLink] = []
-    for row, source in enumerate(names):
-        for column, target in enumerate(names):
-            value = _number(values[row * len(names) + column])
-            if source and target and source != target and value:
-                links.append(RawLink(source, target, None, None))
-    return links
-
-
-def _words(table: Element, tag: str) -> list[str]:
-    return [word for part in table.named(tag) for word in part.text.split()]
-
-
 def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
 
 
 def _host_bridge(element: Element) -> str | None:
     buses = element.get("bridge_pci")
-    return f"host-bridge-{buses}"[:100] if buses else None
+    return f"{HOST_BRIDGE}{buses}"[:100] if buses else None

@@ -18,7 +18,7 @@ from nodeagent.protocol import (
     Switch,
 )
 from nodeagent.topology.errors import TopologyError
-from nodeagent.topology.pci import address_key
+from nodeagent.topology.pci import EMULATORS, address_key
 
 MAX_GPUS = 256
 MAX_DEVICES = 512
@@ -50,7 +50,10 @@ class Topology:
 
 @dataclass
 class Draft:
-    """Collects devices while an importer walks its file, and makes a Topology of them."""
+    """Collects devices while an importer walks its file, and makes a Topology of them.
+
+    emulated: bridges that a hypervisor made; what hangs alone below one may share a real one.
+    """
 
     source_format: str
     file_sha256: str | None = None
@@ -64,6 +67,7 @@ class Draft:
     nvlinks: list[NvLink] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     facts: list[DeviceFact] = field(default_factory=list)
+    emulated: set[str] = field(default_factory=set)
     _taken: set[str] = field(default_factory=set)
     _found: set[Finding] = field(default_factory=set)
 
@@ -75,6 +79,11 @@ class Draft:
             self._found.add(found)
             self.findings.append(found)
 
+    def find_accelerator(self, pci: str | None, vendor: str | None) -> None:
+        """Record a processing accelerator of a vendor whose devices nobody here can hand out."""
+        detail = f"a processing accelerator of vendor {vendor or 'unknown'} is no GPU; ignored"
+        self.find("accelerator_not_gpu", detail, pci)
+
     def claim(self, pci: str | None, what: str) -> bool:
         """Whether this address is new; a second device at it becomes a finding."""
         if pci is None:
@@ -85,7 +94,9 @@ class Draft:
         self._taken.add(pci)
         return True
 
-    def add_switch(self, pci: str | None, numa: int | None, parent: str | None) -> str:
+    def add_switch(
+        self, pci: str | None, numa: int | None, parent: str | None, vendor: str | None = None
+    ) -> str:
         """Add a bridge and return its id, made unique where a file repeats an address."""
         base = pci or f"bridge-{len(self.switches)}"
         name, count = base, 1
@@ -95,6 +106,8 @@ class Draft:
         if count == 2:
             self.find("duplicate_switch", "two bridges have one PCI address", base)
         self.switches[name] = Switch(name, numa, parent)
+        if vendor in EMULATORS:
+            self.emulated.add(name)
         return name
 
     def finish(self) -> Topology:
@@ -141,9 +154,11 @@ def ancestors(switch: str | None, switches: Mapping[str, Switch]) -> list[str]:
 def collapse_switches(draft: Draft, other_places: list[str | None]) -> None:
     """Keep only bridges where devices meet, and hang devices and bridges on those.
 
-    hwloc lists each port of a PCI switch as a bridge of its own, and a port with one device behind
-    it brings nothing together. Of several bridges in a row with the same devices below, the lowest
-    stands for all. other_places: the bridges right above devices that are in no list of the draft.
+    Each port of a PCI switch is listed as a bridge of its own, and some cards bring a bridge along:
+    one with a single device behind it brings nothing together. Of several bridges in a row with the
+    same devices below, the lowest stands for all. A GPU that no bridge joins with anything hangs on
+    the uppermost of its own: it is known to share no switch. other_places: the bridges right above
+    devices that are in no list of the draft.
     """
     below: Counter[str] = Counter()
     for place in (*_places(draft), *other_places):
@@ -153,13 +168,20 @@ def collapse_switches(draft: Draft, other_places: list[str | None]) -> None:
         chain = ancestors(place, draft.switches)
         return next((name for name in chain if below[name] > more_than), None)
 
-    draft.gpus = [replace(gpu, switch=standing(gpu.switch, 1)) for gpu in draft.gpus]
+    def own(place: str | None) -> str | None:
+        chain = ancestors(place, draft.switches)
+        return None if not chain or draft.emulated.intersection(chain) else chain[-1]
+
+    draft.gpus = [
+        replace(gpu, switch=standing(gpu.switch, 1) or own(gpu.switch)) for gpu in draft.gpus
+    ]
+    alone = {gpu.switch for gpu in draft.gpus}
     draft.nics = [replace(nic, switch=standing(nic.switch, 1)) for nic in draft.nics]
     draft.nvmes = [replace(nvme, switch=standing(nvme.switch, 1)) for nvme in draft.nvmes]
     draft.switches = {
         name: replace(switch, parent=standing(switch.parent, below[name]))
         for name, switch in draft.switches.items()
-        if below[name] > 1
+        if below[name] > 1 or name in alone
     }
 
 

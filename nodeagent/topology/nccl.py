@@ -11,7 +11,7 @@ from nodeagent.protocol import Gpu, Nic, NicKind, NumaNode, Nvme, NvSwitch, Uuid
 from nodeagent.protocol.cpus import cpu_list
 from nodeagent.topology.cpus import parse_mask
 from nodeagent.topology.errors import TopologyError
-from nodeagent.topology.model import Draft, Topology
+from nodeagent.topology.model import Draft, Topology, collapse_switches
 from nodeagent.topology.nvlink import RawLink, resolve_links
 from nodeagent.topology.pci import (
     DeviceKind,
@@ -24,6 +24,7 @@ from nodeagent.topology.pci import (
 from nodeagent.topology.xml import Element
 
 _MAX_NUMA = 4095
+_NAMELESS = (DeviceKind.BRIDGE, DeviceKind.OTHER, DeviceKind.ACCELERATOR)
 
 
 def import_nccl(root: Element, file_sha256: str | None = None) -> Topology:
@@ -38,6 +39,7 @@ class _Importer:
     def __init__(self, file_sha256: str | None) -> None:
         self.draft = Draft("nccl", file_sha256)
         self.links: list[RawLink] = []
+        self.odd_places: list[str | None] = []
 
     def read(self, root: Element) -> Topology:
         self._add_numa(root.named("cpu"))
@@ -47,6 +49,7 @@ class _Importer:
                 self._walk(child, self._numa_of(child, only_cpu), None)
         # Devices outside any cpu element have no known place.
         self._walk(root, None, None)
+        collapse_switches(self.draft, self.odd_places)
         resolve_links(self.draft, self.links)
         self._find_unknowns()
         return self.draft.finish()
@@ -101,11 +104,11 @@ class _Importer:
     def _pci(self, element: Element, numa: int | None, switch: str | None) -> None:
         pci = normal_address(element.get("busid"))
         kind = self._kind(element)
-        if pci is None and kind not in (DeviceKind.BRIDGE, DeviceKind.OTHER):
+        if pci is None and kind not in _NAMELESS:
             self.draft.find("pci_unknown", f"a {kind} device has no readable PCI address")
         below = switch
         if kind is DeviceKind.BRIDGE:
-            below = self.draft.add_switch(pci, numa, switch)
+            below = self.draft.add_switch(pci, numa, switch, hex_id(element.get("vendor")))
         elif not self.draft.claim(pci, kind):
             return
         elif kind is DeviceKind.GPU:
@@ -118,9 +121,12 @@ class _Importer:
             self.draft.nvmes.append(Nvme(name, pci, numa, switch))
         elif kind is DeviceKind.NVSWITCH:
             name = pci or f"nvswitch-{len(self.draft.nvswitches)}"
+            self.odd_places.append(switch)
             self.draft.nvswitches.append(NvSwitch(name, pci, numa))
         elif kind is DeviceKind.DISPLAY:
             self.draft.find("display_not_gpu", "a display that is no compute GPU; ignored", pci)
+        elif kind is DeviceKind.ACCELERATOR:
+            self.draft.find_accelerator(pci, hex_id(element.get("vendor")))
         elif kind is DeviceKind.UNKNOWN:
             self.draft.find("class_unknown", "a PCI device has no readable class; ignored", pci)
         for child in element.named("pci"):
@@ -132,7 +138,7 @@ class _Importer:
             return DeviceKind.GPU
         class_code, vendor = hex_id(element.get("class")), hex_id(element.get("vendor"))
         kind = kind_of(class_code, vendor, bare_display_is_gpu=True)
-        if kind in (DeviceKind.UNKNOWN, DeviceKind.OTHER):
+        if kind in (DeviceKind.UNKNOWN, DeviceKind.OTHER, DeviceKind.ACCELERATOR):
             if element.named("nic"):
                 return DeviceKind.NIC
             if element.named("pci"):

@@ -12,6 +12,8 @@ _SPEED = re.compile(r"(\d{1,4}(?:\.\d{1,6})?)\s*GT/s", re.IGNORECASE)
 
 NVIDIA, AMD, INTEL, AMAZON = "10de", "1002", "8086", "1d0f"
 GPU_VENDORS = frozenset({NVIDIA, AMD})
+EMULATORS = frozenset({"1b36", "15ad", "1414", "80ee"})
+"""Vendors of bridges that only virtual machines have: Red Hat, VMware, Microsoft, Oracle."""
 _EFA_DEVICE = re.compile(r"efa[0-9a-f]")
 
 
@@ -24,6 +26,7 @@ class DeviceKind(StrEnum):
     NVSWITCH = "nvswitch"
     BRIDGE = "bridge"
     DISPLAY = "display"
+    ACCELERATOR = "accelerator"
     OTHER = "other"
     UNKNOWN = "unknown"
 
@@ -75,7 +78,7 @@ def kind_of(class_code: str | None, vendor: str | None, *, bare_display_is_gpu: 
         intel = vendor == INTEL and sub == "80"
         return DeviceKind.GPU if compute or amd or intel else DeviceKind.DISPLAY
     if base == "12":
-        return DeviceKind.GPU if vendor in GPU_VENDORS or unvouched else DeviceKind.OTHER
+        return DeviceKind.GPU if vendor in GPU_VENDORS or unvouched else DeviceKind.ACCELERATOR
     if base == "06" and sub == "80":
         is_cpu = class_code[4:6] == "01"
         known = vendor == NVIDIA or unvouched

@@ -3,6 +3,8 @@
 A layout says for each slot ``numa.switch.domain.nic.links``, joined by ``|``, with names that count
 within the host only; the links are for placement.domain.links. It comes from what the host
 discovered, never from its model. An empty part is unknown; a NIC of ``-`` is known to be none.
+A switch that others above join with other slots' is ``leaf:top``: what is spanned counts the
+leaves, and two slots with one top share wiring.
 Where one slot of a host has an NVLink domain the links were read, so that a slot without one is in
 none; where no slot has one, nothing is known.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 NONE = "-"
+ABOVE = ":"
 
 
 @lru_cache(maxsize=4096)
@@ -20,6 +23,7 @@ def groups(layout: str) -> tuple[tuple[str, str, str], ...]:
     out: list[tuple[str, str, str]] = []
     for index, part in enumerate(layout.split("|") if layout else []):
         fields = [*part.split("."), "", "", ""][:3]
+        fields[1] = fields[1].partition(ABOVE)[0]
         numa, switch, domain = (field or f"?{index}" for field in fields)
         out.append((numa, f"{numa}/{switch}", domain))
     return tuple(out)
@@ -53,7 +57,8 @@ def neighbours(layout: str, count: int) -> tuple[int, ...]:
 
 
 def _shares(one: list[str], other: list[str], linked: bool) -> bool:
-    switch = not one[1] or not other[1] or one[:2] == other[:2]
+    below = set(one[1].split(ABOVE))
+    switch = not one[1] or not other[1] or not below.isdisjoint(other[1].split(ABOVE))
     domain = not linked or (bool(one[2]) and one[2] == other[2])
     nic = not one[3] or not other[3] or (one[3] == other[3] and one[3] != NONE)
     return switch or domain or nic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,11 +18,11 @@ from placement.domain.identity import (
     shared,
 )
 from placement.domain.links import links_between, with_links
-from placement.domain.wiring import NONE
+from placement.domain.wiring import ABOVE, NONE
 from placement.models import GpuDevice, Node, Slot
 from placement.models.inventory import NicMode
 from placement.models.node import Intended
-from placement.node_tasks import TopologyReport
+from placement.node_tasks import HOST_BRIDGE, TopologyReport
 from placement.services.candidates import beside, slot_fields
 from placement.services.capabilities import evidence_from_discovery
 from placement.services.division import as_approved
@@ -37,6 +38,7 @@ def layout_of(slots: Iterable[Slot], topology: Mapping[str, Any]) -> tuple[str, 
     ``topology`` is the last report, of which the links between GPUs are: nobody approves those.
     """
     slots = list(slots)
+    tops = _tops(slots, topology)
     parts: dict[int, str] = {}
     names: dict[str, int] = {}
     mask = 0
@@ -47,12 +49,31 @@ def layout_of(slots: Iterable[Slot], topology: Mapping[str, Any]) -> tuple[str, 
     for slot in slots:
         numa = "" if slot.numa is None else str(slot.numa)
         nic = NONE if slot.nic_mode == NicMode.NONE else short(slot.nic)
-        parts[slot.index] = f"{numa}.{short(slot.switch)}.{short(slot.nvlink_domain)}.{nic}"
+        above = tops.get(slot.switch)
+        switch = short(slot.switch) + (f"{ABOVE}{short(above)}" if above else "")
+        parts[slot.index] = f"{numa}.{switch}.{short(slot.nvlink_domain)}.{nic}"
         if slot.nic_mode == NicMode.EXCLUSIVE:
             mask |= 1 << slot.index
     last = max(parts, default=-1)
     layout = "|".join(parts.get(k, "...") for k in range(last + 1))
     return with_links(layout, _by_slot(slots, topology)), mask
+
+
+def _tops(slots: Iterable[Slot], topology: Mapping[str, Any]) -> dict[str, str]:
+    """The uppermost switch above each slot's own, where that joins it with other slots' switches.
+
+    Whatever switch two slots share, they share the uppermost. The root of a CPU's buses is none.
+    """
+    parents = {one["id"]: one.get("parent") for one in topology.get("switches", ())}
+    tops = {}
+    for leaf in {slot.switch for slot in slots if slot.switch}:
+        chain, above = [leaf], parents.get(leaf)
+        while above and above not in chain and not above.startswith(HOST_BRIDGE):
+            chain.append(above)
+            above = parents.get(above)
+        tops[leaf] = chain[-1]
+    joined = Counter(tops.values())
+    return {leaf: top for leaf, top in tops.items() if top != leaf and joined[top] > 1}
 
 
 def _by_slot(

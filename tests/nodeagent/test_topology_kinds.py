@@ -57,9 +57,12 @@ def test_gpus_and_nics_below_nested_switches_meet_at_the_nearest_one() -> None:
     right = SWITCH.format("0000:11:00.0", GPU.format("0000:13:00.0") + NIC.format("0000:12:00.0"))
     report = nccl(cpu(0, SWITCH.format("0000:00:01.0", left + right)))
     assert given(report) == [("0000:05:00.0", "exclusive"), ("0000:12:00.0", "exclusive")]
-    assert len(report.switches) == 5
-    parents = {switch.id: switch.parent for switch in report.switches}
-    assert parents["0000:02:00.0"] == "0000:01:00.0"
+    assert {switch.id: switch.parent for switch in report.switches} == {
+        "0000:00:01.0": None,
+        "0000:01:00.0": "0000:00:01.0",
+        "0000:11:00.0": "0000:00:01.0",
+    }
+    assert [slot.switch for slot in report.slots] == ["0000:01:00.0", "0000:11:00.0"]
 
 
 def test_devices_right_below_a_numa_node_pair_there() -> None:

@@ -83,6 +83,10 @@ class _Host:
             groups.append(inside if bare else self.pci("0x060400", self.address(), inside))
         if self.by.random() < 0.3:
             groups.append(self.pci("0x060400", self.address(), self.cards(NIC, 1)))
+        if len(groups) > 1 and self.by.random() < 0.4:
+            # A switch of switches, with a port of its own.
+            upper = self.pci("0x060400", self.address(), "".join(groups[:2]))
+            groups[:2] = [self.pci("0x060400", self.address(), upper)]
         mask = f"{0xFF << (8 * number):032x}"
         affinity = ",".join(mask[k : k + 8] for k in range(0, 32, 8))
         known = self.by.random()

@@ -33,7 +33,7 @@ PAIRED = "0.0.0.0|0.0.0.1|0.1.1.2|0.1.1.3|1.2.2.4|1.2.2.5|1.3.3.6|1.3.3.7"
 """Eight slots in pairs that share a switch and an NVLink bridge, a NIC each."""
 parts = st.tuples(
     st.sampled_from(["0", "1"]),
-    st.sampled_from(["", "0", "1", "2"]),
+    st.sampled_from(["", "0", "1", "2", "3:0", "4:0", "5:6"]),
     st.sampled_from(["", "0", "1"]),
     st.sampled_from(["", "-", "0", "1", "2"]),
 ).map(".".join)
@@ -53,7 +53,7 @@ def wired_together(layout: str, one: int, other: int) -> bool:
     fields = [part.split(".") for part in layout.split("|")]
     a, b = fields[one], fields[other]
     links_known = any(part[2] for part in fields)
-    if "" in (a[1], b[1]) or a[:2] == b[:2]:
+    if "" in (a[1], b[1]) or set(a[1].split(":")) & set(b[1].split(":")):
         return True
     if not links_known or (a[2] and a[2] == b[2]):
         return True

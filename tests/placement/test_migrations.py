@@ -6,8 +6,12 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
+from placement.domain.wiring import neighbours
 from placement.models import Claim, Node
 from tests.builders import a_catalogue, a_host, a_tenant, state_of
+from tests.placement.odd_hosts import file_report
+from tests.placement.test_odd_topologies import approved
+from tests.topologies import topology_file
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,3 +54,23 @@ def test_what_is_placed_outlives_migrations_taken_back_and_made_again() -> None:
     assert state_of(more.allocation_id) == "active"
     assert Claim.objects.filter(alone=0).count() == 3
     assert Node.objects.get().free_count == 5
+
+
+def test_hosts_from_before_learn_the_switches_above_their_slots_and_forget_them_again() -> None:
+    report = file_report(topology_file("rccl-topo_4p4h.xml"))
+    a_catalogue()
+    host = approved(report, 0)
+    now = host.fresh().layout
+    assert now.count(":") == 16
+    try:
+        call_command("migrate", "placement", "0028", verbosity=0)
+        before = host.fresh().layout
+        assert ":" not in before
+    finally:
+        call_command("migrate", verbosity=0)
+    again = host.fresh().layout
+    count = len(report.slots)
+    assert neighbours(again, count) == neighbours(now, count) != neighbours(before, count)
+    assert [part.partition(":")[0] for part in again.split("|")] == [
+        part.partition(":")[0] for part in now.split("|")
+    ]

@@ -109,6 +109,9 @@ class _Discovery:
                 switch = NvSwitch(device.address, device.address, device.numa.value)
                 self.draft.nvswitches.append(switch)
                 facts = {}
+            elif device.kind is DeviceKind.ACCELERATOR:
+                self.draft.find_accelerator(device.address, device.vendor)
+                continue
             else:
                 continue
             facts["driver"] = device.driver.map(str)
@@ -136,7 +139,7 @@ class _Discovery:
             for bridge in reversed(chain):
                 if bridge.address not in self.draft.switches:
                     parent = bridge.parent if bridge.parent in self.draft.switches else None
-                    self.draft.add_switch(bridge.address, bridge.numa.value, parent)
+                    self.draft.add_switch(bridge.address, bridge.numa.value, parent, bridge.vendor)
         collapse_switches(self.draft, places)
 
     def _place_on_the_only_node(self) -> None:
