@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import random
 import re
 import zlib
@@ -18,10 +19,9 @@ from placement.domain.packing import Host
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 GZIP: Final = b"\x1f\x8b"
-WHOLE_NUMBER: Final = re.compile(r"([0-9]+)(?:\.0*)?")
-"""Tools that know one kind of number write 8 as 8.0."""
+NUMBER: Final = re.compile(r"([0-9]{1,40})(?:\.([0-9]{0,40}))?(?:[eE]([+-]?[0-9]{1,3}))?")
+"""Tools that know one kind of number write 8 as 8.0, and 100000 as 1e+05."""
 MOST: Final = 2**53
-DIGITS: Final = 40
 MOST_GPUS: Final = 1024
 SEEDS: Final = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 MOST_SEEDS: Final = 10_000
@@ -65,10 +65,21 @@ class Row:
     def whole(self, column: str, *, most: int = MOST) -> int:
         """A cell that is a whole number, of 0 to ``most``."""
         cell = self.text(column)
-        number = WHOLE_NUMBER.fullmatch(cell)
-        if number is None or len(number[1]) > DIGITS or int(number[1]) > most:
+        number = _number(cell)
+        if number is None or number > most:
             raise self.wrong(column, f"{cell[:40]!r} is not a whole number of 0 to {most}")
-        return int(number[1])
+        return number
+
+
+def _number(cell: str) -> int | None:
+    """The whole number that a cell says exactly; None when it says another or none."""
+    parts = NUMBER.fullmatch(cell)
+    if parts is None:
+        return None
+    decimals = parts[2] or ""
+    digits, power = int(parts[1] + decimals), int(parts[3] or 0) - len(decimals)
+    whole, rest = divmod(digits * 10 ** max(power, 0), 10 ** max(-power, 0))
+    return None if rest else whole
 
 
 def _text_of(path: Path) -> str:
@@ -84,7 +95,7 @@ def _text_of(path: Path) -> str:
 
 def _rows(path: Path, columns: Sequence[str], what: str) -> Iterator[Row]:
     """The lines below the heading; empty ones are passed over. Raises TraceError."""
-    lines = csv.reader(_text_of(path).splitlines(), strict=True)
+    lines = csv.reader(io.StringIO(_text_of(path), newline=""), strict=True)
     try:
         names = [name.strip().lower() for name in next((line for line in lines if any(line)), [])]
         heading = lines.line_num
@@ -115,7 +126,8 @@ def _rows(path: Path, columns: Sequence[str], what: str) -> Iterator[Row]:
 def read_nodes(path: Path) -> list[Host]:
     """The hosts of a file, all free, in its order. Raises TraceError.
 
-    A host without GPUs needs no model; it takes tasks that ask for none.
+    A host without GPUs takes tasks that ask for none. One whose model is empty takes those that
+    name no model: which it has is unknown.
     """
     hosts: list[Host] = []
     seen: dict[str, int] = {}
@@ -124,7 +136,7 @@ def read_nodes(path: Path) -> list[Host]:
         first = seen.setdefault(name, row.line)
         if first != row.line:
             raise row.wrong("sn", f"{name!r} is the host of line {first} already")
-        model = row.text("model") if gpus else (row.cells.get("model") or "").strip()
+        model = (row.cells.get("model") or "").strip()
         cpu_milli, memory_mib = row.whole("cpu_milli"), row.whole("memory_mib")
         hosts.append(Host(name, model, cpu_milli, memory_mib, (WHOLE,) * gpus))
     if not any(host.gpus for host in hosts):
@@ -146,8 +158,11 @@ def read_pods(path: Path) -> list[Bundle]:
 def _bundle(row: Row) -> Bundle:
     models = frozenset(part.strip() for part in (row.cells.get("gpu_spec") or "").split("|"))
     gpus = row.whole("num_gpu", most=MOST_GPUS)
-    blank = not gpus and not (row.cells.get("gpu_milli") or "").strip()
-    milli = 0 if blank else row.whole("gpu_milli", most=WHOLE)
+    blank = gpus != 1 and not (row.cells.get("gpu_milli") or "").strip()
+    milli = 0 if blank else row.whole("gpu_milli", most=WHOLE * max(gpus, 1))
+    if gpus > 1 and milli in (0, WHOLE * gpus):
+        # The column is the share of one GPU: of several it is left out, or says their sum.
+        milli = WHOLE
     try:
         return Bundle(row.whole("cpu_milli"), row.whole("memory_mib"), gpus, milli, models - {""})
     except ValueError as error:

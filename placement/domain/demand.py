@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 WHOLE = 1000
 """Milli-units of one GPU."""
+_COARSER = (6, 4, 3, 2, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,18 @@ class Mix:
 
     @classmethod
     def counted(cls, counts: Mapping[Bundle, int], *, limit: int = 512) -> Mix:
-        """The mix of a histogram; beyond ``limit`` kinds the rarest are left out."""
+        """The mix of a histogram.
+
+        Beyond ``limit`` kinds those that differ little in CPU and memory count as one, coarser
+        until they are few enough; where that does not suffice, the rarest are left out.
+        """
+        merged = {bundle: count for bundle, count in counts.items() if count > 0}
+        for digits in _COARSER:
+            if len(merged) <= limit:
+                break
+            merged = _merged(merged, digits)
         kept = sorted(
-            ((bundle, count) for bundle, count in counts.items() if count > 0),
+            merged.items(),
             key=lambda entry: (-entry[1], _order(entry[0])),
         )[:limit]
         total = sum(count for _, count in kept)
@@ -94,6 +104,22 @@ class Mix:
         cpu = sum(weight * bundle.cpu_milli for bundle, weight in self.parts)
         memory = sum(weight * bundle.memory_mib for bundle, weight in self.parts)
         return cpu / gpu, memory / gpu
+
+
+def _merged(counts: Mapping[Bundle, int], digits: int) -> dict[Bundle, int]:
+    """The histogram with CPU and memory rounded to so many binary digits."""
+    merged: dict[Bundle, int] = {}
+    for bundle, count in counts.items():
+        cpu, memory = _rounded(bundle.cpu_milli, digits), _rounded(bundle.memory_mib, digits)
+        kind = Bundle(cpu, memory, bundle.gpus, bundle.gpu_milli, bundle.models)
+        merged[kind] = merged.get(kind, 0) + count
+    return merged
+
+
+def _rounded(amount: int, digits: int) -> int:
+    """The nearest amount with so many binary digits before its zeros."""
+    zeros = max(amount.bit_length() - digits, 0)
+    return (amount + (1 << zeros >> 1)) >> zeros << zeros
 
 
 def _order(bundle: Bundle) -> tuple[int, int, int, int, tuple[str, ...]]:

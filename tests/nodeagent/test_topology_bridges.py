@@ -105,8 +105,8 @@ HOST = NODE.format(0, "0xff", "0x1", 1024) + FOUR
 
 def test_where_widths_of_a_table_differ_links_count_in_proportion() -> None:
     # A part of a hybrid cube mesh: one link of 25 GB/s or two, and one pair without.
-    rows = ((0, 25000, 50000, 25000), (25000, 0, 0, 50000), (50000, 0, 0, 75000))
-    rows += ((25000, 50000, 75000, 0),)
+    rows = [(0, 25000, 50000, 25000), (25000, 0, 0, 50000), (50000, 0, 0, 75000)]
+    rows.append((25000, 50000, 75000, 0))
     assert linked(hwloc(HOST + table("NVLinkBandwidth", *rows))) == {
         ("01", "02"): 1,
         ("01", "03"): 2,

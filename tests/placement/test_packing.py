@@ -205,3 +205,32 @@ def test_an_empty_fleet_has_no_place() -> None:
 def test_a_host_with_more_or_less_than_there_is_is_refused(cpu: int, gpus: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="free"):
         Host("host", "A", cpu, 1, gpus)
+
+
+def test_a_mix_of_more_kinds_than_it_holds_is_coarser_and_leaves_nothing_out() -> None:
+    counts = {
+        Bundle(1000 + cpu, 4096 + memory, gpus, 1000 if gpus else 0): 1
+        for cpu in range(60)
+        for memory in range(20)
+        for gpus in (0, 1, 8)
+    }
+    mix = Mix.counted(counts)
+    assert len(mix.parts) <= 512
+    assert sum(often for _, often in mix.parts) == pytest.approx(1)
+    by_gpus = {
+        gpus: sum(often for one, often in mix.parts if one.gpus == gpus) for gpus in (0, 1, 8)
+    }
+    assert by_gpus == pytest.approx(dict.fromkeys((0, 1, 8), 1 / 3))
+    for bundle, _ in mix.parts:
+        assert 1000 * 0.75 <= bundle.cpu_milli <= 1060 * 1.25
+
+
+def test_a_mix_of_few_kinds_holds_them_as_they_are() -> None:
+    counts = {Bundle(1001 + k, 4097, 1, 1000): k + 1 for k in range(512)}
+    assert {bundle for bundle, _ in Mix.counted(counts).parts} == set(counts)
+
+
+def test_kinds_that_differ_in_more_than_cpu_and_memory_are_kept_by_how_often_they_come() -> None:
+    counts = {Bundle(1, 1, 1, milli): milli for milli in range(1, 801)}
+    kept = {bundle.gpu_milli for bundle, _ in Mix.counted(counts).parts}
+    assert kept == set(range(289, 801))

@@ -110,7 +110,6 @@ def test_what_is_wrong_with_a_file_is_told_with_its_line_and_column(
         ("sn,cpu_milli\nn,1\n", "line 1, column memory_mib: it has no column memory_mib, gpu"),
         ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,two,A\n", "line 2, column gpu: 'two' is not"),
         ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,A\n", "column gpu: no host has a GPU"),
-        ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,1,\n", "line 2, column model: it is empty"),
         (NODES + "\nn1,1,1,1,A\n", "line 5, column sn: 'n1' is the host of line 3 already"),
         (NODES.replace(",", ";"), "line 1, column sn: it has no column sn, cpu_milli, memory_mib"),
     ],
@@ -164,6 +163,47 @@ def test_hosts_without_gpus_need_no_model_and_take_what_asks_for_none(tmp_path: 
     assert hosts[2] == Host("n2", "", 9000, 900, ())
     pods = [Bundle(9000, 900), *4 * [Bundle(1, 1, 1, 1000)]]
     assert packing.run(hosts, pods, trace="odd", seed=1).dropped == {"1": 1}
+
+
+@pytest.mark.parametrize("cell", ["8000", "8000.0", "8e3", "8E+03", "8.0e+3", "0.8e4", "80000e-1"])
+def test_a_number_is_read_as_whichever_tool_wrote_it(cell: str, tmp_path: Path) -> None:
+    path = tmp_path / "pods.csv"
+    path.write_text(HEAD + f"p,{cell},1,1,1e3,\n", encoding="utf-8")
+    assert read_pods(path) == [Bundle(8000, 1, 1, 1000)]
+
+
+@pytest.mark.parametrize("cell", ["8e-1", "1.5", "1e999", "-8", "e3", "0x10", "1_000", "nan", "٨"])
+def test_what_is_no_whole_number_is_refused_however_it_is_written(
+    cell: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "pods.csv"
+    path.write_text(HEAD + f"p,{cell},1,1,1000,\n", encoding="utf-8")
+    with pytest.raises(TraceError, match=r"column cpu_milli: .* is not a whole number"):
+        read_pods(path)
+
+
+@pytest.mark.parametrize("milli", ["", "0", "1000", "4000", "4e3"])
+def test_several_gpus_are_whole_where_their_share_is_left_out_or_says_their_sum(
+    milli: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "pods.csv"
+    path.write_text(HEAD + f"p,1,2,4,{milli},\n", encoding="utf-8")
+    assert read_pods(path) == [Bundle(1, 2, 4, 1000)]
+
+
+def test_a_host_of_an_unknown_model_takes_what_names_none(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.csv"
+    path.write_text("sn,cpu_milli,memory_mib,gpu,model\nn,9,9,2,\n", encoding="utf-8")
+    hosts = read_nodes(path)
+    assert hosts == [Host("n", "", 9, 9, (1000, 1000))]
+    pods = [Bundle(1, 1, 1, 1000), Bundle(1, 1, 1, 1000, frozenset("A")), Bundle(1, 1, 1, 1000)]
+    assert packing.run(hosts, pods, trace="odd", seed=1).allocated == 100
+
+
+def test_signs_that_end_lines_elsewhere_are_part_of_a_cell(tmp_path: Path) -> None:
+    path = tmp_path / "pods.csv"
+    path.write_text(HEAD + '"p\u2028\x0c\n1",1,2,1,1000,"A |\x85B"\r\n', encoding="utf-8")
+    assert read_pods(path) == [Bundle(1, 2, 1, 1000, frozenset("AB"))]
 
 
 def test_a_packed_file_that_is_torn_is_named(tmp_path: Path) -> None:
