@@ -15,9 +15,8 @@ Documented order, the better first. On one host, of the slots that are open to t
 Between hosts: the first six, the room that it costs usual requests (placement.domain.lookahead),
 free slots left in the NUMA nodes that are touched, free slots left on the host, the slots'
 indices, the host's number. Where GPUs see each other alike, or links were not read, 1, 2, 4 and 7
-tell no set of a host from another. Where a size has more than 20 000 sets (from 17 GPUs on), a set
-is grown instead: the NUMA node that it fills best, and in it slot by slot the most links to those
-that are taken.
+tell no set of a host from another. Where a size has more than 20 000 sets (from 17 GPUs on), the
+best is searched for in bounded steps (placement.domain.searched).
 
 A part of a cut slot (placement.domain.parts) has an order of its own; which slots are open to it
 follows the same promises.
@@ -35,12 +34,13 @@ from heapq import heappop, heappush
 from operator import itemgetter
 from uuid import UUID
 
-from placement.domain.links import REACHES, Links, cut, linked
+from placement.domain.links import REACHES
 from placement.domain.lookahead import Lookahead
 from placement.domain.parts import CutState, Part, PartAsk, choice_of, cut_after
-from placement.domain.spans import Spans, indices, listed, sets, spans_of
+from placement.domain.searched import searched
+from placement.domain.spans import Spans, indices, left_in_numa, listed, remainder, sets
 from placement.domain.terms import FREE, Alone, Own, Terms
-from placement.domain.wiring import beside, numa_masks
+from placement.domain.wiring import beside
 
 USUAL = Lookahead()
 _SPANS = len(Spans._fields)
@@ -169,50 +169,6 @@ def open_mask(place: Place, want: Want) -> int:
     return free
 
 
-def _left_in_numa(layout: str, free: int, mask: int) -> int:
-    return sum((numa & free & ~mask).bit_count() for numa in numa_masks(layout) if numa & mask)
-
-
-def _greedy(layout: str, free: int, size: int) -> int:
-    """Fill the fullest-fitting NUMA node first; for nodes too large to enumerate."""
-    mask, need = 0, size
-    parts = [numa & free for numa in numa_masks(layout)]
-    while need:
-        parts = [part & ~mask for part in parts if part & ~mask]
-        fitting = [part for part in parts if part.bit_count() >= need]
-        part = (
-            min(fitting, key=lambda p: (p.bit_count(), p & -p))
-            if fitting
-            else max(parts, key=lambda p: (p.bit_count(), -(p & -p)))
-        )
-        mask |= _grown(linked(layout), mask, part, need)
-        need = size - mask.bit_count()
-    return mask
-
-
-def _grown(links: Links | None, mask: int, part: int, need: int) -> int:
-    """Of a part so many slots, each the one with the most links to those that are taken.
-
-    Where several have as many: one that leads on to others, and at last one that leaves no
-    other without its own.
-    """
-    if links is None:
-        return sum(1 << index for index in indices(part)[:need])
-    taken, left, grown = indices(mask), indices(part), 0
-
-    def after(index: int) -> tuple[int, int, int]:
-        onwards = sum(links[index][other] for other in left)
-        to_taken = sum(links[index][other] for other in taken)
-        return -to_taken, -onwards if need - grown.bit_count() > 1 else onwards, index
-
-    while left and grown.bit_count() < need:
-        best = min(left, key=after)
-        left.remove(best)
-        taken.append(best)
-        grown |= 1 << best
-    return grown
-
-
 @lru_cache(maxsize=65536)
 def _best_mask(layout: str, free: int, usable: int, size: int) -> tuple[Spans, int] | None:
     """The best slot set of one node with this layout and these free slots, of the usable ones."""
@@ -222,8 +178,7 @@ def _best_mask(layout: str, free: int, usable: int, size: int) -> tuple[Spans, i
             continue
         if best is not None and spread > best[1]:
             break
-        broken = cut(layout, mask, free & ~mask)
-        key = (broken, _left_in_numa(layout, free, mask), *indices(mask))
+        key = remainder(layout, free, mask)
         if best is None or key < best[0]:
             best = (key, spread, mask)
     return None if best is None else (best[1], best[2])
@@ -239,17 +194,14 @@ def _best(
         return ((*(0,) * _SPANS, 0, 0, 0), full) if count and usable == full else None
     if not 0 < size <= usable.bit_count():
         return None
-    if not listed(count, size):
-        mask = _greedy(layout, usable, size)
-        spread = spans_of(layout, indices(mask))
-    else:
-        found = _best_mask(layout, free, usable, size)
-        if found is None:
-            return None
-        spread, mask = found
+    look = _best_mask if listed(count, size) else searched
+    found = look(layout, free, usable, size)
+    if found is None:
+        return None
+    spread, mask = found
     lost = ahead.growth(layout, count, free, mask)
     left = free.bit_count() - size
-    return (*spread, lost, _left_in_numa(layout, free, mask), left, *indices(mask)), mask
+    return (*spread, lost, left_in_numa(layout, free, mask), left, *indices(mask)), mask
 
 
 Scored = tuple[tuple[int, ...], int, Part | None]

@@ -8,8 +8,8 @@ from itertools import combinations
 from math import comb
 from typing import NamedTuple
 
-from placement.domain.links import joined
-from placement.domain.wiring import groups
+from placement.domain.links import cut, joined
+from placement.domain.wiring import groups, numa_masks
 
 MAX_ENUMERATED = 20_000
 """Above this many slot sets they are not listed."""
@@ -36,6 +36,17 @@ def spans_of(layout: str, chosen: Sequence[int]) -> Spans:
     numa, switches, domains = (len({where[k][part] for k in chosen}) for part in range(3))
     reach, narrowest, links = joined(layout, chosen)
     return Spans(reach, -narrowest, numa, -links, switches, domains)
+
+
+def left_in_numa(layout: str, free: int, mask: int) -> int:
+    """Free slots that a set leaves in the NUMA nodes that it touches."""
+    return sum((numa & free & ~mask).bit_count() for numa in numa_masks(layout) if numa & mask)
+
+
+def remainder(layout: str, free: int, mask: int) -> tuple[int, ...]:
+    """What orders two sets of one host that span as much: what they leave, then which they are."""
+    broken = cut(layout, mask, free & ~mask)
+    return (broken, left_in_numa(layout, free, mask), *indices(mask))
 
 
 def indices(mask: int) -> list[int]:

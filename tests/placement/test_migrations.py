@@ -59,7 +59,7 @@ def test_what_is_placed_outlives_migrations_taken_back_and_made_again() -> None:
 def test_hosts_from_before_learn_the_switches_above_their_slots_and_forget_them_again() -> None:
     report = file_report(topology_file("rccl-topo_4p4h.xml"))
     a_catalogue()
-    host = approved(report, 0)
+    host = approved(report, 0, kept=True)
     now = host.fresh().layout
     assert now.count(":") == 16
     try:

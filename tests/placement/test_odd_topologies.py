@@ -167,8 +167,11 @@ def test_a_disk_or_nic_that_a_slot_has_alone_is_the_nearest_and_nobody_elses() -
     assert alone > 100
 
 
-def approved(report: TopologyReport, number: int) -> Host:
-    """The host joins, is discovered and approved, and says that it is well."""
+def approved(report: TopologyReport, number: int, *, kept: bool = False) -> Host:
+    """The host joins, is discovered and approved, and says that it is well.
+
+    ``kept``: its report was remembered before.
+    """
     count = len(report.slots)
     family = f"odd-{count}"
     fresh = not NodeFamily.objects.filter(name=family).exists()
@@ -189,7 +192,7 @@ def approved(report: TopologyReport, number: int) -> Host:
             )
             catalogue.sku_publish(sku=sku, actor=OPERATOR)
     node = nodes.node_create(name=f"odd-{number}", actor=OPERATOR)
-    Node.objects.filter(pk=node.pk).update(boot_id=BOOT, topology=report.to_json())
+    Node.objects.filter(pk=node.pk).update(boot_id=BOOT, topology=report.to_json() if kept else {})
     for edge in ("inspect", "verify"):
         node = advance(node, edge, actor=OPERATOR)
     slots_take(node, report, actor=OPERATOR)
