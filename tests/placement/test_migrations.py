@@ -63,7 +63,7 @@ def test_hosts_from_before_learn_the_switches_above_their_slots_and_forget_them_
     now = host.fresh().layout
     assert now.count(":") == 16
     try:
-        call_command("migrate", "placement", "0028", verbosity=0)
+        call_command("migrate", "placement", "0030", verbosity=0)
         before = host.fresh().layout
         assert ":" not in before
     finally:

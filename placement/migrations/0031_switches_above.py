@@ -57,7 +57,7 @@ class Migration(migrations.Migration):
     """Old code takes ``leaf:top`` for the name of a leaf."""
 
     dependencies = [
-        ("placement", "0028_terms_removed"),
+        ("placement", "0030_stock_that_ends"),
     ]
 
     operations = [
