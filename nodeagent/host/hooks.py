@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.backend import BackendError
-from nodeagent.host.commands import CommandError, run
+from nodeagent.host.commands import CommandError, Ran, run_held
 from nodeagent.host.config import Hook
+from nodeagent.host.runtime.sessions import Session
 from nodeagent.protocol import FailureCode, WireError, load_json
 
 # Exit status -> (code, whether the same call may succeed later). 0 is success.
@@ -84,12 +85,12 @@ class Hooks:
         *,
         within_s: float | None = None,
         stop: threading.Event | None = None,
-        started: Callable[[int], None] | None = None,
+        started: Callable[[Session], None] | None = None,
         **arguments: Any,
     ) -> Answer:
         """Run a hook to its end, or to its limit; within_s shortens that, stop ends it.
 
-        started: told the hook's process group. Raises BackendError with a code that says what went
+        started: told the hook's session. Raises BackendError with a code that says what went
         wrong: hook_timeout where the hook's own limit was reached, limit_reached where it was
         within_s, hook_stopped where it was `stop`.
         """
@@ -102,7 +103,7 @@ class Hooks:
         given = json.dumps({"action": action, **arguments}, separators=(",", ":")).encode()
         try:
             limit = hook.timeout_s if within_s is None else min(hook.timeout_s, within_s)
-            ran = run([str(hook.path)], timeout_s=limit, given=given, stop=stop, started=started)
+            ran = run_held(hook.path, timeout_s=limit, given=given, stop=stop, started=started)
         except CommandError as error:
             code = "hook_failed"
             if error.code == "timed_out":
@@ -115,7 +116,7 @@ class Hooks:
             code, retryable = EXIT_CODES.get(ran.status, ("hook_failed", True))
             detail = f"{name} {action} ended with status {ran.status}: {ran.complaint}"
             raise BackendError(code, detail, retryable=retryable)
-        return _answer(name, ran.output)
+        return _answer(name, ran)
 
 
 def _check_file(name: str, hook: Hook) -> None:
@@ -135,9 +136,9 @@ def _check_file(name: str, hook: Hook) -> None:
         )
 
 
-def _answer(name: str, output: bytes) -> Answer:
+def _answer(name: str, ran: Ran) -> Answer:
     try:
-        raw = load_json(output)
+        raw = load_json(ran.output)
     except WireError as error:
         raise BackendError("hook_failed", f"{name} answered no JSON", retryable=True) from error
     if not isinstance(raw, dict):
@@ -145,7 +146,7 @@ def _answer(name: str, output: bytes) -> Answer:
     method, detail = raw.pop("method", None), raw.pop("detail", "")
     if not isinstance(method, str) or not _METHOD.fullmatch(method) or not isinstance(detail, str):
         raise BackendError("hook_failed", f"{name} named no method", retryable=True)
-    return Answer(method, detail[:1000], raw)
+    return Answer(method, f"{detail[:1000]}; {ran.held}".removeprefix("; "), raw)
 
 
 def _broken(name: str) -> BackendError:

@@ -5,8 +5,8 @@ the GPUs; a smaller limit of the hook's own does not. It is killed as well where
 stopped. What it answers is checked: it passes only where it speaks of every GPU that was asked for,
 and says that each stood it.
 
-A load is over when nothing of the hook's session runs any more, and not before. What a helper that
-was killed has left running is ended by the next one, which nobody would tell its result.
+A load is over when nothing that the hook has started runs any more, and not before. What a helper
+that was killed has left running is ended by the next one, which nobody would tell its result.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nodeagent.backend import BackendError
 from nodeagent.files import read_json, write_json
+from nodeagent.host import cgroups
 from nodeagent.host.hooks import LIMIT_REACHED, STOPPED, Answer, Hooks
 from nodeagent.host.runtime import sessions
 from nodeagent.host.runtime.sessions import Session
@@ -89,7 +90,7 @@ class BurnIn:
         if not isinstance(told, dict):
             told = {}
         left = self._left_behind(told) if told.get("boot") in (None, self._boot) else []
-        gone = [sessions.end(one, _END_S) for one in left]
+        gone = [sessions.end(one, _END_S) and cgroups.gone(one.cgroup, _END_S) for one in left]
         if all(gone):
             self._record.unlink(missing_ok=True)
             return
@@ -170,19 +171,19 @@ class BurnIn:
     def _left_behind(self, told: dict[str, Any]) -> list[Session]:
         pid, started = told.get("pid"), told.get("started")
         if isinstance(pid, int) and isinstance(started, int):
-            return [Session(pid, started)]
+            cgroup = str(told.get("cgroup") or "")
+            return [Session(pid, started, cgroup if cgroups.is_ours(cgroup) else "")]
         # It was killed between the hook's start and the note of it.
         program = self._hooks.path(HOOK)
         return sessions.led_by(program) if program is not None else []
 
-    def _begun(self, pid: int) -> None:
-        """Write down which session the hook leads."""
+    def _begun(self, session: Session) -> None:
+        """Write down in which session the hook is, and in which control group."""
         assert self._load is not None
-        session = self._load.session = sessions.session_of(pid)
-        if session is not None:
-            self._write(self._load, pid=session.pid, started=session.started)
+        self._load.session = session
+        self._write(self._load, **asdict(session))
 
-    def _write(self, load: _Load, **more: int) -> None:
+    def _write(self, load: _Load, **more: int | str) -> None:
         write_json(self._record, {"task": load.of.task_id, "boot": self._boot, **more})
 
     def run(self, params: BurnInParams) -> BurnInResult:
