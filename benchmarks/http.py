@@ -40,6 +40,11 @@ class Server:
         ):
             raise RuntimeError(f"{self.target} did not start to answer")
 
+    @property
+    def pid(self) -> int | None:
+        """The process that the workers belong to, while it runs."""
+        return self._process.pid if self._process is not None else None
+
     def stop(self) -> None:
         """Stop it; nothing when it does not run."""
         if self._process is not None:

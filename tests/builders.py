@@ -42,6 +42,7 @@ from placement.models import (
 )
 from placement.node_tasks import PART_CLEANUP_STEPS, REQUIRED_CLEANUP_STEPS, TaskKind
 from placement.services import allocations, approvals, cuts, nodes, observed, slots, tasks
+from placement.services.asking import Asked
 from placement.states import TaskState
 from tenants.models import Member, Project, ResourceClass, Role, SlaTier, Tenant, User
 from tenants.services import catalogue, tenancy
@@ -243,6 +244,7 @@ class Host:
         answer = tasks.tasks_lease(
             node=self.fresh(),
             message=LeaseRequest(boot_id=self.boot, max=most, capabilities=()),
+            asked=Asked(clock.db_now(), True),
         )
         return [NodeTask.objects.get(pk=t.envelope["task_id"]) for t in answer.tasks]
 

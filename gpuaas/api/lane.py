@@ -1,8 +1,9 @@
 """Which requests need nothing that pages need?  A program's, which shows its token each time.
 
 Sessions, cookies, forms, messages and second factors belong to browsers. A call of the API that
-carries an Authorization header is told by that header alone, so what only browsers need is not
-set up for it: it goes straight to its view, with the same headers of protection.
+carries an Authorization header is told by that header alone, and a host's message by its signature,
+so what only browsers need is not set up for it: it goes straight to its view, with the same headers
+of protection.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import ResolverMatch, URLResolver, get_resolver
 
 PROGRAMS: Final = "/api/v1/"
+HOSTS: Final = "/agent/v1/"
 DOORS: Final = ("/api/v1/auth/", "/api/v1/signup")
 """Where somebody becomes somebody: what watches sign-ins watches here too."""
 FACTOR: Final = "HTTP_GPUAAS_SECOND_FACTOR"
@@ -32,7 +34,7 @@ def straight(request: HttpRequest) -> bool:
     """Whether a request is a program's, which brings all that tells who it is."""
     path = request.path_info
     meta = request.META
-    return (
+    return path.startswith(HOSTS) or (
         bool(meta.get("HTTP_AUTHORIZATION"))
         and path.startswith(PROGRAMS)
         and not path.startswith(DOORS)

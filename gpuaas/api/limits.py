@@ -1,7 +1,7 @@
 """How often may one principal call?  A token bucket each, shared through Valkey when it is there.
 
 Losing Valkey loses no request: each process then counts for itself, which is looser by the
-number of processes.
+number of processes. Hosts' messages are counted so at all times.
 """
 
 from __future__ import annotations
@@ -22,17 +22,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """``quota`` requests may come at once; they grow back evenly over ``window_s`` seconds."""
+    """``quota`` requests may come at once; they grow back evenly over ``window_s`` seconds.
+
+    ``shared``: counted over all processes; otherwise each counts what it answers.
+    """
 
     name: str
     quota: int
     window_s: int
+    shared: bool = True
 
 
 API = Policy("api", 3000, 60)
 ACCESS = Policy("access", 60, 60)
 ANONYMOUS = Policy("anonymous", 600, 60)
-AGENT = Policy("agent", 1200, 60)
+JOIN = Policy("agent", 1200, 60)
+# A host asks twice in fifteen seconds: asking Valkey each time would cost more than it protects.
+AGENT = Policy("agent", 1200, 60, shared=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +99,20 @@ class Buckets:
     def spend(self, policy: Policy, principal: str) -> Spent:
         """Take one request out of the principal's bucket; never raises."""
         key = f"gpuaas:rate:{policy.name}:{principal}"
-        left = self._spend_shared(policy, key)
+        left = self._spend_shared(policy, key) if policy.shared else None
         if left is None:
             left = self._spend_local(policy, key)
         taken, rest = left
         per_request = policy.window_s / policy.quota
         wait = 0.0 if rest >= 1 else (1 - rest) * per_request
         return Spent(policy, taken, int(rest), max(1, round(wait + 0.5)) if wait else 0)
+
+    def give_back(self, policy: Policy, principal: str) -> None:
+        """Put back what was taken in the name of a principal who did not ask; not where shared."""
+        key = f"gpuaas:rate:{policy.name}:{principal}"
+        with self._lock:
+            left, at = self._local.get(key, (float(policy.quota), clock.monotonic()))
+            self._local[key] = (min(float(policy.quota), left + 1), at)
 
     def _spend_shared(self, policy: Policy, key: str) -> tuple[bool, float] | None:
         now = clock.monotonic()

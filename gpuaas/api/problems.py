@@ -181,9 +181,20 @@ def exception_handler(exc: Exception, context: Mapping[str, Any]) -> Response:
     return response_for(exc, context["request"])
 
 
+def failed_response(exc: BaseException, request: HttpRequest) -> HttpResponse:
+    """The response of any exception outside of DRF: counted, and logged where it is our fault."""
+    error = product_error(exc)
+    note(error, exc, request)
+    return _told(error, request)
+
+
 def plain_response(error: ProductError, request: HttpRequest) -> HttpResponse:
     """The same document outside of DRF."""
     answered.problems.add(error.code, error.status)
+    return _told(error, request)
+
+
+def _told(error: ProductError, request: HttpRequest) -> HttpResponse:
     return JsonResponse(
         document(error, request),
         status=error.status,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -21,8 +21,9 @@ from placement.services.drift import drift_nudge
 from placement.services.evidence import evidence_from_report
 from placement.services.health import health_judge
 from placement.services.nodes import locked, recount, refold
-from placement.services.quiet import report_quiet
+from placement.services.quiet import DIGEST, Said, report_quiet
 from placement.services.residue import residue_take
+from placement.services.signatures import Signed, host_of, number_take
 from placement.services.strangers import strangers_add
 from placement.states import AllocationState, NodeState
 
@@ -38,16 +39,19 @@ HOLDING = (
 )
 
 
-def node_observed(*, node: Node, message: ObservedReport) -> ObservedAnswer:
-    """Take a report: one that says nothing new at next to no cost, any other in full."""
-    now = clock.db_now()
-    if not report_quiet(node, message, now, HOLDING):
-        _take(node, message, now)
-    return ObservedAnswer(server_time=int(now.timestamp()))
+def node_reports(signed: Signed, said: Said | None) -> tuple[Node, ObservedAnswer | None]:
+    """The host of a report whose signature holds, and the answer where the report says nothing new.
+
+    None: it is still to be read, and taken in full. Raises what signatures.number_take raises.
+    """
+    if said is None or not said.may_pass:
+        return host_of(number_take(signed)), None
+    node, now, same = report_quiet(signed, said, HOLDING)
+    return node, ObservedAnswer(server_time=int(now.timestamp())) if same else None
 
 
 @transaction.atomic
-def _take(node: Node, message: ObservedReport, now: datetime) -> None:
+def node_observed(*, node: Node, message: ObservedReport, digest: str = "") -> ObservedAnswer:
     """Keep the report, compare it with what should be there, and fold the node's health.
 
     Traces of an earlier tenant block the slots that they touch; those that no slot can be
@@ -55,7 +59,9 @@ def _take(node: Node, message: ObservedReport, now: datetime) -> None:
     (placement.services.health), and blocks its slot alone where that is enough.
 
     Reports are numbered within a boot; an older one than the last kept changes nothing.
+    ``digest``: by which one that says the same is known (placement.services.quiet).
     """
+    now = clock.db_now()
     row = locked(node.pk)
     if message.boot_id != row.boot_id:
         raise ObservedStale("The report is of another boot than the node's last poll.")
@@ -80,7 +86,7 @@ def _take(node: Node, message: ObservedReport, now: datetime) -> None:
     changed_parts = row.part_kinds != said
     row.part_kinds = said
     changed_slots = residue_take(row, message, conditions, actor=node_actor(row))
-    row.observed = message.to_json()
+    row.observed = message.to_json() | ({DIGEST: digest} if digest else {})
     proved = evidence_from_report(row, conditions, actor=node_actor(row))
     conditions, freed = health_judge(row, conditions)
     changed_slots = changed_slots or freed
@@ -121,6 +127,7 @@ def _take(node: Node, message: ObservedReport, now: datetime) -> None:
     lost = [a.pk for a in held if a.state == AllocationState.ACTIVE and str(a.pk) not in seen]
     if changed or lost:
         drift_nudge(row.pk)
+    return ObservedAnswer(server_time=int(now.timestamp()))
 
 
 def silence_sweep() -> int:

@@ -2,19 +2,24 @@
 
 A large fleet asks and reports all the time. What is usual costs one statement: the public key of a
 credential never changes and is kept in the process, and everything that can change is looked at by
-the very statement that takes the number. Only what it refuses is looked at again, to say why.
+the very statement that takes the number. That statement may as well answer the message
+(placement.services.quiet, placement.services.asking). Only what it refuses is looked at again, to
+say why.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, LiteralString
 from uuid import UUID
 
 from django.db import connection
+from psycopg.types.numeric import Int8
 
-from gpuaas.kernel import clock
+from gpuaas.kernel import clock, prepared
 from placement.errors import ClockSkew, CredentialInvalid, ReplayedMessage
 from placement.models import Node, NodeCredential
 from placement.node_tasks import CLOCK_WINDOW_S, signature_holds
@@ -24,87 +29,139 @@ RENEWAL_GRACE: Final = timedelta(days=30)
 """How long after its end a credential may still be used for one thing: to be renewed."""
 KEYS_KEPT: Final = 20_000
 
-# The node before its credential, as a join locks them.
-_TAKE: Final = """
-WITH here AS (SELECT coalesce(%(now)s, clock_timestamp()) AS at),
-seen AS (
-    UPDATE placement_node n SET last_seen_at = here.at
-      FROM placement_nodecredential c, here
-     WHERE c.id = %(id)s AND n.id = c.node_id AND n.state <> 'retired'
+# Who may be heard. More columns of the node can follow.
+KNOWN: Final = """
+WITH here AS (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS at),
+known AS (
+    SELECT c.id AS credential, here.at, n.id, n.name, n.state, n.boot_id
+      FROM here, placement_nodecredential c JOIN placement_node n ON n.id = c.node_id
+     WHERE c.id = %(id)s AND n.state <> 'retired'
        AND c.revoked_at IS NULL AND c.expires_at + make_interval(secs => %(grace)s) > here.at
        AND abs(extract(epoch FROM here.at) - %(timestamp)s) <= %(window)s
-       AND c.last_sequence < %(sequence)s
- RETURNING n.id, n.name, n.state, n.boot_id),
-taken AS (
-    UPDATE placement_nodecredential c SET last_sequence = %(sequence)s, last_seen_at = here.at
-      FROM here, seen
-     WHERE c.id = %(id)s AND c.last_sequence < %(sequence)s AND c.revoked_at IS NULL
- RETURNING c.node_id)
-SELECT seen.id, seen.name, seen.state, seen.boot_id FROM seen JOIN taken ON taken.node_id = seen.id
+       AND c.last_sequence < %(sequence)s),
 """
+# A host reports and asks in one breath: the second need not write that it lives once more.
+SEEN: Final = """
+seen AS (
+    UPDATE placement_node n SET last_seen_at = known.at FROM known
+     WHERE n.id = known.id
+       AND (n.last_seen_at IS NULL OR n.last_seen_at < known.at - interval '1 second'
+            OR n.last_seen_at > known.at)
+ RETURNING n.id),
+"""
+# The node (in ``seen``) before its credential, as a join locks them. Of two messages of one number
+# that come together the second finds it taken.
+TAKEN: Final = """
+taken AS (
+    UPDATE placement_nodecredential c SET last_sequence = %(sequence)s, last_seen_at = known.at
+      FROM known LEFT JOIN seen ON seen.id = known.id
+     WHERE c.id = known.credential AND c.last_sequence < %(sequence)s AND c.revoked_at IS NULL
+ RETURNING c.id)
+"""
+_TAKE: Final = (
+    KNOWN + SEEN + TAKEN + "SELECT known.id, known.name, known.state, known.boot_id"
+    " FROM known JOIN taken ON taken.id = known.credential"
+)
+HOST: Final = ("id", "name", "state", "boot_id")
+"""What is loaded of the node, and first in each answer: nothing that it ever reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A message as it came, with what stood beside it."""
+
+    credential_id: str
+    sequence: int
+    timestamp: int
+    signature: str
+    method: str
+    path: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Whose key it is; neither ever changes."""
+
+    public_key: str
+    node_id: UUID
 
 
 @lru_cache(maxsize=KEYS_KEPT)
-def _public_key(credential: UUID) -> str:
-    """The key that a credential is bound to for ever. Raises CredentialInvalid."""
-    found = NodeCredential.objects.filter(pk=credential).values_list("public_key", flat=True)
-    key = found.first()
-    if key is None:
+def _bound(credential: UUID) -> Bound:
+    """What a credential is bound to for ever. Raises CredentialInvalid."""
+    found = NodeCredential.objects.filter(pk=credential).values_list("public_key", "node_id")
+    row = found.first()
+    if row is None:
         raise CredentialInvalid
-    return key
+    return Bound(*row)
 
 
-def request_authenticate(
+def signer_of(said: Signed) -> UUID:
+    """The node whose key has signed the message, old or new. Raises CredentialInvalid.
+
+    It is not heard by that: the number is not taken yet.
+    """
+    try:
+        bound = _bound(UUID(said.credential_id))
+    except ValueError:
+        raise CredentialInvalid from None
+    if not signature_holds(
+        bound.public_key,
+        said.signature,
+        method=said.method,
+        path=said.path,
+        sequence=said.sequence,
+        timestamp=said.timestamp,
+        body=said.body,
+    ):
+        raise CredentialInvalid
+    return bound.node_id
+
+
+def number_take(
+    said: Signed,
+    sql: LiteralString = _TAKE,
+    more: Mapping[str, Any] | None = None,
     *,
-    credential_id: str,
-    sequence: int,
-    timestamp: int,
-    signature: str,
-    method: str,
-    path: str,
-    body: bytes,
     renewing: bool = False,
-) -> Node:
-    """The node that signed the request; it was seen alive. Each sequence is accepted once, rising.
+) -> prepared.Row:
+    """The answer of a statement that takes the number of a message whose signature holds.
 
-    Of the node its identity, state and boot are loaded, and nothing that it ever reported. A host
-    that was off for longer than its credential lives comes back by itself: ``renewing`` accepts an
-    ended, unrevoked credential within the grace.
+    ``sql`` begins with KNOWN and has TAKEN, ``more`` is what else it names. Each sequence is
+    accepted once, rising. Raises CredentialInvalid, ClockSkew or ReplayedMessage.
+
+    A host that was off for longer than its credential lives comes back by itself: ``renewing``
+    accepts an ended, unrevoked credential within the grace.
+    """
+    key, grace = UUID(said.credential_id), RENEWAL_GRACE if renewing else timedelta()
+    given = {
+        "now": clock.stand_in(),
+        "id": key,
+        "grace": grace.total_seconds(),
+        "timestamp": Int8(said.timestamp),
+        "window": CLOCK_WINDOW_S,
+        "sequence": Int8(said.sequence),
+    }
+    found = prepared.rows(sql, {**given, **(more or {})})
+    if not found:
+        raise _why(key, said.timestamp, grace)
+    return found[0]
+
+
+def host_of(row: prepared.Row) -> Node:
+    """The node of an answer, which begins with HOST."""
+    return Node.from_db(connection.alias, HOST, row[: len(HOST)])
+
+
+def request_authenticate(said: Signed, *, renewing: bool = False) -> Node:
+    """The node that signed the request; it was seen alive. Raises as number_take.
 
     The signature is checked before the time and the sequence are talked about, so that
     only the holder of the key learns them.
     """
-    try:
-        key = UUID(credential_id)
-    except ValueError:
-        raise CredentialInvalid from None
-    if not signature_holds(
-        _public_key(key),
-        signature,
-        method=method,
-        path=path,
-        sequence=sequence,
-        timestamp=timestamp,
-        body=body,
-    ):
-        raise CredentialInvalid
-    grace = RENEWAL_GRACE if renewing else timedelta()
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _TAKE,
-            {
-                "now": clock.stand_in(),
-                "id": key,
-                "grace": grace.total_seconds(),
-                "timestamp": timestamp,
-                "window": CLOCK_WINDOW_S,
-                "sequence": sequence,
-            },
-        )
-        row = cursor.fetchone()
-    if row is None:
-        raise _why(key, timestamp, grace)
-    return Node.from_db(connection.alias, ("id", "name", "state", "boot_id"), row)
+    signer_of(said)
+    return host_of(number_take(said, renewing=renewing))
 
 
 def _why(

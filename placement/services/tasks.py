@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Q
 
 from gpuaas.kernel import clock, errors, events, sweeping, workflow
@@ -38,6 +38,7 @@ from placement.node_tasks import (
     sealed,
 )
 from placement.services.agents import node_actor
+from placement.services.asking import Asked
 from placement.services.burn_in import burn_in_failed, burn_in_over, burn_in_taken, burn_in_waits
 from placement.services.burn_in_stop import burn_in_ends, burn_in_rebooted, burn_in_unwanted
 from placement.services.nodes import locked, refold
@@ -129,38 +130,15 @@ def poll_ms() -> int:
     return base + random.randrange(base * 2 // 5)
 
 
-def tasks_lease(*, node: Node, message: LeaseRequest) -> LeaseAnswer:
+def tasks_lease(*, node: Node, message: LeaseRequest, asked: Asked) -> LeaseAnswer:
     """Give the host what is due for it, each task with a new epoch.
 
-    Most of the time nothing is: that is found out in one statement, and nothing is locked. The
+    Most of the time nothing is: that was found out when it ``asked``, and nothing is locked. The
     same for a burn-in that was stopped, of which the host is told until its load is over.
     """
-    now, due = _may_be_due(node)
-    if message.boot_id == node.boot_id and not due:
-        return LeaseAnswer((), next_poll_ms=poll_ms(), server_time=int(now.timestamp()))
-    return _lease(node, message, now)
-
-
-# By hand: a fleet asks all the time, and composing the question costs more than answering it.
-_MAY_BE_DUE = """
-SELECT here.at, EXISTS (
-       SELECT FROM placement_nodetask t
-        WHERE t.node_id = %s AND t.state IN ('pending', 'leased')
-          AND (t.due_at <= here.at AND t.state = 'pending'
-               OR t.lease_until < here.at AND t.state = 'leased'))
-       OR EXISTS (
-       SELECT FROM placement_nodetask t
-        WHERE t.node_id = %s AND t.state = 'cancelled' AND t.ended_at IS NULL)
-  FROM (SELECT coalesce(%s, clock_timestamp()) AS at) here
-"""
-
-
-def _may_be_due(node: Node) -> tuple[datetime, bool]:
-    """The time, and whether a task waits for the host, was stopped, or a lease may have ended."""
-    with connection.cursor() as cursor:
-        cursor.execute(_MAY_BE_DUE, [node.pk, node.pk, clock.stand_in()])
-        at, due = cursor.fetchone()
-    return at, due
+    if message.boot_id == node.boot_id and not asked.due:
+        return LeaseAnswer((), next_poll_ms=poll_ms(), server_time=int(asked.at.timestamp()))
+    return _lease(node, message, asked.at)
 
 
 @transaction.atomic

@@ -20,7 +20,7 @@ from nodeagent.protocol import (
 from placement.errors import ClockSkew, CredentialInvalid, JoinTokenInvalid, ReplayedMessage
 from placement.models import JoinToken, Node, NodeCredential
 from placement.services import agents, nodes, tasks
-from placement.services.signatures import request_authenticate
+from placement.services.signatures import Signed, request_authenticate
 from tests.builders import OPERATOR, a_catalogue
 
 pytestmark = pytest.mark.django_db
@@ -52,7 +52,7 @@ class Speaker:
     def say(self, sequence: int, *, at: int | None = None, renewing: bool = False) -> Node:
         timestamp = int(clock.db_now().timestamp()) if at is None else at
         signed = request_signing_bytes("POST", "/x", sequence, timestamp, b"{}")
-        return request_authenticate(
+        said = Signed(
             credential_id=self.credential,
             sequence=sequence,
             timestamp=timestamp,
@@ -60,8 +60,8 @@ class Speaker:
             method="POST",
             path="/x",
             body=b"{}",
-            renewing=renewing,
         )
+        return request_authenticate(said, renewing=renewing)
 
 
 def _invited(name: str = "h1") -> tuple[Node, str]:

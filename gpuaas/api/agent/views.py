@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from django.http import HttpRequest, HttpResponse
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from gpuaas.api import limits
-from gpuaas.api.agent.base import AgentView, answered, message_of
+from gpuaas.api.agent.base import AgentView, answered, message_of, raw_body
 from gpuaas.api.base import OpenView
 from placement.node_tasks import (
     CompleteRequest,
@@ -16,23 +16,27 @@ from placement.node_tasks import (
     HeartbeatRequest,
     JoinRequest,
     LeaseRequest,
+    ObservedAnswer,
     ObservedReport,
     RenewRequest,
     TelemetryReport,
 )
 from placement.services import agents, observed, tasks, telemetry
+from placement.services.asking import Asked, node_asks
+from placement.services.quiet import Said, said_in
+from placement.services.signatures import Signed
 
 
 class Join(OpenView):
     """A host's first word: the one message without a signature."""
 
     schema = None
-    policy = limits.AGENT
+    policy = limits.JOIN
     remembers = False
 
-    def post(self, request: Request) -> Response:
+    def post(self, request: Request) -> HttpResponse:
         """Exchange a one-time token for a credential bound to the host's key."""
-        message = message_of(request, JoinRequest)
+        message = message_of(raw_body(request._request), JoinRequest)
         return answered(agents.node_join(message=message))
 
 
@@ -42,9 +46,9 @@ class CredentialRenew(AgentView):
     schema = None
     renews = True
 
-    def post(self, request: Request) -> Response:
+    def post(self, request: HttpRequest) -> HttpResponse:
         """Renew, with the same key or a new one."""
-        message = message_of(request, RenewRequest)
+        message = message_of(self.said.body, RenewRequest)
         return answered(agents.credential_renew(node=self.node, message=message))
 
 
@@ -52,12 +56,17 @@ class TaskLease(AgentView):
     """Work for the host."""
 
     schema = None
+    asked: Asked
 
-    def post(self, request: Request) -> Response:
+    def heard(self, said: Signed) -> None:
+        """Found out with the same statement: whether anything waits."""
+        self.node, self.asked = node_asks(said)
+
+    def post(self, request: HttpRequest) -> HttpResponse:
         """Lease what is due, to an agent of a version near ours."""
-        agents.version_check(request.headers.get("Agent-Version", ""))
-        message = message_of(request, LeaseRequest)
-        return answered(tasks.tasks_lease(node=self.node, message=message))
+        agents.version_check(request.META.get("HTTP_AGENT_VERSION", ""))
+        message = message_of(self.said.body, LeaseRequest)
+        return answered(tasks.tasks_lease(node=self.node, message=message, asked=self.asked))
 
 
 class TaskHeartbeat(AgentView):
@@ -65,9 +74,9 @@ class TaskHeartbeat(AgentView):
 
     schema = None
 
-    def post(self, request: Request, task_id: UUID) -> Response:
+    def post(self, request: HttpRequest, task_id: UUID) -> HttpResponse:
         """Extend the lease, and say how far it is."""
-        message = message_of(request, HeartbeatRequest)
+        message = message_of(self.said.body, HeartbeatRequest)
         return answered(tasks.task_heartbeat(node=self.node, task_id=task_id, message=message))
 
 
@@ -76,9 +85,9 @@ class TaskComplete(AgentView):
 
     schema = None
 
-    def post(self, request: Request, task_id: UUID) -> Response:
+    def post(self, request: HttpRequest, task_id: UUID) -> HttpResponse:
         """Hand in the result. A result of a lost lease is kept and refused."""
-        message = message_of(request, CompleteRequest)
+        message = message_of(self.said.body, CompleteRequest)
         tasks.task_complete(node=self.node, task_id=task_id, message=message)
         return answered(None)
 
@@ -88,9 +97,9 @@ class TaskFail(AgentView):
 
     schema = None
 
-    def post(self, request: Request, task_id: UUID) -> Response:
+    def post(self, request: HttpRequest, task_id: UUID) -> HttpResponse:
         """Say why a task was not done."""
-        message = message_of(request, FailRequest)
+        message = message_of(self.said.body, FailRequest)
         tasks.task_fail(node=self.node, task_id=task_id, message=message)
         return answered(None)
 
@@ -99,11 +108,21 @@ class Observed(AgentView):
     """What the host sees of itself."""
 
     schema = None
+    known: Said | None
+    taken: ObservedAnswer | None
 
-    def put(self, request: Request) -> Response:
+    def heard(self, said: Signed) -> None:
+        """Taken with the same statement, where it says nothing new."""
+        self.known = said_in(said.body)
+        self.node, self.taken = observed.node_reports(said, self.known)
+
+    def put(self, request: HttpRequest) -> HttpResponse:
         """A full report of VMs, devices and conditions."""
-        message = message_of(request, ObservedReport)
-        return answered(observed.node_observed(node=self.node, message=message))
+        if self.taken is not None:
+            return answered(self.taken)
+        message = message_of(self.said.body, ObservedReport)
+        digest = self.known.digest if self.known else ""
+        return answered(observed.node_observed(node=self.node, message=message, digest=digest))
 
 
 class Telemetry(AgentView):
@@ -111,7 +130,7 @@ class Telemetry(AgentView):
 
     schema = None
 
-    def post(self, request: Request) -> Response:
+    def post(self, request: HttpRequest) -> HttpResponse:
         """Windows that are finished; one that is known already changes nothing."""
-        message = message_of(request, TelemetryReport)
+        message = message_of(self.said.body, TelemetryReport)
         return answered(telemetry.telemetry_take(node=self.node, message=message))
