@@ -63,6 +63,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "gpuaas.api.middleware.RequestContextMiddleware",
+    "gpuaas.api.share.HostsShareMiddleware",
     # A program's call needs nothing of what follows.
     "gpuaas.api.lane.ProgramLaneMiddleware",
     "csp.middleware.CSPMiddleware",

@@ -132,6 +132,16 @@ class RateLimited(ProductError):
     retryable = True
 
 
+class HostsBusy(ProductError):
+    """More hosts speak at once than are answered beside tenants."""
+
+    code = "hosts_busy"
+    status = 503
+    title = "Too many hosts speak at once"
+    unblock = "Wait for the seconds in Retry-After; the agent does so by itself."
+    retryable = True
+
+
 class InternalError(ProductError):
     """Our fault; the request id finds it in the log."""
 

@@ -197,6 +197,8 @@ def plain_response(error: ProductError, request: HttpRequest) -> HttpResponse:
 def _told(error: ProductError, request: HttpRequest) -> HttpResponse:
     return JsonResponse(
         document(error, request),
+        # As DRF writes it.
+        json_dumps_params={"separators": (",", ":"), "ensure_ascii": False},
         status=error.status,
         headers=headers_of(error),
         content_type=MEDIA_TYPE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from typing import Any
 
 from nodeagent.protocol.errors import WireError, child_pointer
@@ -15,6 +16,8 @@ MAX_INTEGER = 2**63 - 1
 MAX_KEY_CHARS = 128
 MAX_VALUES = 50_000
 _MAX_NUMBER_CHARS = 32
+_LINE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def load_json(body: bytes | str, *, max_bytes: int = MAX_BODY_BYTES) -> Any:
@@ -49,6 +52,47 @@ def load_json(body: bytes | str, *, max_bytes: int = MAX_BODY_BYTES) -> Any:
 
 def check_bounds(value: Any, pointer: str = "") -> None:
     """Refuse a value with more than MAX_DEPTH levels or MAX_VALUES values, or a foreign type."""
+    if not _within_bounds(value):
+        _refuse_first(value, pointer)
+
+
+def _within_bounds(value: Any) -> bool:
+    """Whether there is nothing to refuse: most documents, for which no pointer need be made."""
+    seen = 0
+    level: list[Any] = [value]
+    for depth in range(1, MAX_DEPTH + 2):
+        below: list[Any] = []
+        seen += len(level)
+        for item in level:
+            kind = type(item)
+            if kind is str:
+                if _CONTROL.search(item):
+                    return False
+            elif kind is int:
+                if not -MAX_INTEGER <= item <= MAX_INTEGER:
+                    return False
+            elif depth > MAX_DEPTH and kind in (dict, list):
+                return False
+            elif kind is dict:
+                for key in item:
+                    if type(key) is not str or len(key) > MAX_KEY_CHARS or _LINE.search(key):
+                        return False
+                below += item.values()
+            elif kind is list:
+                below += item
+            elif kind is float:
+                if not math.isfinite(item):
+                    return False
+            elif item is not None and kind is not bool:
+                return False
+        if not below or seen > MAX_VALUES:
+            return seen <= MAX_VALUES
+        level = below
+    return False
+
+
+def _refuse_first(value: Any, pointer: str) -> None:
+    """Raise WireError naming what is wrong; nothing where it was of a type that is taken, too."""
     seen = 0
     pending: list[tuple[Any, str, int]] = [(value, pointer, 1)]
     while pending:
@@ -76,12 +120,7 @@ def check_bounds(value: Any, pointer: str = "") -> None:
 
 def check_characters(value: str, pointer: str, *, multiline: bool = True) -> None:
     """Refuse NUL, other control characters and lone surrogates; line breaks only if multiline."""
-    for character in value:
-        code = ord(character)
-        if code >= 0x20 and code != 0x7F and not 0xD800 <= code <= 0xDFFF:
-            continue
-        if multiline and character in "\n\r\t":
-            continue
+    if (_CONTROL if multiline else _LINE).search(value):
         raise WireError(pointer, "bad_characters", "contains a control character or surrogate")
 
 

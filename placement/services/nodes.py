@@ -70,8 +70,7 @@ def versions_seen(node: Node, *, driver: str | None, runtime: str | None) -> Non
 
     The generation stays: a change may as well be told a moment after a claim.
     """
-    said = {"driver": driver, "runtime": runtime}
-    found = {field: _parts(text) for field, text in said.items() if text}
+    found = {"driver": version_parts(driver), "runtime": version_parts(runtime)}
     changed = {f: parts for f, parts in found.items() if parts and parts != getattr(node, f)}
     if not changed:
         return
@@ -88,12 +87,12 @@ def versions_seen(node: Node, *, driver: str | None, runtime: str | None) -> Non
     )
 
 
-def _parts(text: str) -> list[int]:
-    """A version as numbers; one that is not numbers is unknown."""
+def version_parts(text: str | None) -> list[int] | None:
+    """A version as numbers; None for one that is not numbers, which is unknown."""
     try:
-        return list(version_of(text))
+        return list(version_of(text)) or None if text else None
     except BadVersion:
-        return []
+        return None
 
 
 def refused_name(noun: str, name: str, row: Pool | NodeFamily | None) -> errors.InvalidRequest:

@@ -1,20 +1,93 @@
-"""How are a host's measurements kept?  In a ring of its last windows, so that no table grows."""
+"""How are a host's measurements kept?  In a ring of its last windows, so that no table grows.
+
+What a host usually sends, one new window with nothing in it to act upon, is kept by the statement
+that takes the message's number.
+"""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from typing import Final
 
 from django.db import transaction
+from psycopg.types.numeric import Int8
 
-from gpuaas.kernel import clock
+from gpuaas.kernel import clock, ids
 from placement.models import Node, NodeTelemetry, TelemetryWindow
 from placement.node_tasks import ObservedAnswer, TelemetryReport
 from placement.node_tasks import TelemetryWindow as WireWindow
 from placement.services.health import health_refresh, xids_take
-from placement.services.nodes import locked, versions_seen
+from placement.services.nodes import locked, version_parts, versions_seen
+from placement.services.signatures import KNOWN, SEEN, TAKEN, Signed, host_of, number_take
 
-RING = 60
+RING: Final = 60
 """Windows kept of a host: an hour, at the agent's one a minute."""
+
+# The ring turns by one where the window is new, and what the host says of its versions is not. Of
+# two that come together the second finds the ring turned, and is taken the long way.
+_KEEP: Final = (
+    KNOWN
+    + """
+ring AS (
+    SELECT t.id, t.place
+      FROM known JOIN placement_node n ON n.id = known.id
+      JOIN placement_nodetelemetry t ON t.node_id = known.id
+     WHERE n.driver = coalesce(%(driver)s::int[], n.driver)
+       AND n.runtime = coalesce(%(runtime)s::int[], n.runtime)
+       AND NOT EXISTS (SELECT FROM placement_telemetrywindow w
+                        WHERE w.node_id = known.id AND w.boot_id = %(boot)s
+                          AND w.seq = %(number)s AND w.ended_at = %(ended)s)),
+"""
+    + SEEN
+    + """
+turned AS (
+    UPDATE placement_nodetelemetry t
+       SET place = (ring.place + 1) %% %(ring)s, boot_id = %(boot)s, received_at = known.at,
+           lost = t.lost + %(lost)s
+      FROM ring, known LEFT JOIN seen ON seen.id = known.id
+     WHERE t.id = ring.id AND t.place = ring.place
+ RETURNING t.node_id, t.place, t.received_at),
+put AS (
+    INSERT INTO placement_telemetrywindow AS w
+           (id, node_id, place, boot_id, seq, began_at, ended_at, received_at, body)
+    SELECT %(new)s, turned.node_id, turned.place, %(boot)s, %(number)s, %(began)s, %(ended)s,
+           turned.received_at, %(body)s::jsonb
+      FROM turned
+        ON CONFLICT (node_id, place) DO UPDATE
+       SET boot_id = excluded.boot_id, seq = excluded.seq, began_at = excluded.began_at,
+           ended_at = excluded.ended_at, received_at = excluded.received_at, body = excluded.body),
+"""
+    + TAKEN
+    + "SELECT known.id, known.name, known.state, known.boot_id, known.at, turned.place"
+    " FROM known JOIN taken ON taken.id = known.credential"
+    " LEFT JOIN turned ON turned.node_id = known.id"
+)
+
+
+def telemetry_hear(signed: Signed, message: TelemetryReport) -> tuple[Node, ObservedAnswer | None]:
+    """The host of a report whose signature holds, and the answer where the report was kept already.
+
+    None: it is still to be taken. Raises what signatures.number_take raises.
+    """
+    window = message.windows[0]
+    if len(message.windows) > 1 or window.xids or _errors(window):
+        return host_of(number_take(signed)), None
+    more = {
+        "driver": version_parts(window.driver),
+        "runtime": version_parts(window.cuda),
+        "boot": message.boot_id,
+        "number": Int8(window.seq),
+        "began": _time(window.began_at),
+        "ended": _time(window.ended_at),
+        "lost": Int8(message.lost),
+        "ring": RING,
+        "new": ids.new_id(),
+        "body": json.dumps(window.to_json()),
+    }
+    row = number_take(signed, _KEEP, more)
+    kept = row[5] is not None
+    return host_of(row), ObservedAnswer(server_time=int(row[4].timestamp())) if kept else None
 
 
 @transaction.atomic

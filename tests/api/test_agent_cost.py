@@ -11,13 +11,15 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from gpuaas.kernel import prepared
-from nodeagent.protocol import ObservedReport
+from nodeagent.protocol import ObservedReport, TelemetryReport, TelemetryWindow
 from nodeagent.simhost.backend import SimBackend
 from nodeagent.simhost.hardware import HardwareConfig, create_host
 from nodeagent.simhost.state import SimVm
-from placement.models import Node
+from placement.models import Node, NodeTelemetry, XidEvent
+from placement.models import TelemetryWindow as KeptWindow
 from placement.services import approvals
 from placement.services.quiet import IN_FULL_EVERY
+from placement.services.telemetry import RING
 from tests.api.test_agent import Agent
 from tests.builders import OPERATOR, a_catalogue
 from tests.nodeagent.clock import FakeClock
@@ -141,3 +143,61 @@ def test_news_is_never_taken_for_none(host: Steady) -> None:
     host.backend.store.save()
     host.report()
     assert [c["code"] for c in Node.objects.get(pk=host.node.pk).conditions] == ["unknown_vm"]
+
+
+def a_window(host: Steady, seq: int, **change: Any) -> dict[str, Any]:
+    """A report of one window with one number of the host itself."""
+    ended = int(time.time()) + seq
+    series = {"metric": "cpu", "unit": "percent", "valid": 1, "invalid": 0, "last": 3, "least": 3,
+              "most": 3, "mean": 3000}  # fmt: skip
+    window = TelemetryWindow.from_json(
+        {"seq": seq, "began_at": ended - 60, "ended_at": ended, "source": "host",
+         "devices": [{"device": None, "series": [series]}], "driver": "570.1"} | change
+    )  # fmt: skip
+    return TelemetryReport(host.boot, (window,), lost=seq).to_json()
+
+
+def test_a_window_with_nothing_to_act_upon_takes_one_prepared_statement(
+    host: Steady, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who speaks; whether the window is known; its place in the ring; and the window."""
+    path = "/nodes/self/telemetry"
+    assert host.say("POST", path, a_window(host, 1)).status_code == 200
+    message = a_window(host, 2)
+    asked = prepared_statements(monkeypatch)
+    with CaptureQueriesContext(connection) as seen:
+        assert host.say("POST", path, message).status_code == 200
+    assert (statements(seen), len(asked)) == (0, 1), seen.captured_queries
+    ring = NodeTelemetry.objects.get(node=host.node)
+    assert (ring.place, ring.lost) == (1, 3)
+    kept = TelemetryWindow.from_json(
+        KeptWindow.objects.get(node=host.node, place=1).body  # as it was sent, whole
+    )
+    assert kept.to_json() == message["windows"][0]
+    assert host.say("POST", path, message).status_code == 200
+    assert KeptWindow.objects.filter(node=host.node).count() == 2, "said again, it is one"
+    assert NodeTelemetry.objects.get(node=host.node).lost == 3
+
+
+def test_a_window_that_says_more_is_taken_the_long_way(host: Steady) -> None:
+    path = "/nodes/self/telemetry"
+    for seq in (1, 2):
+        assert host.say("POST", path, a_window(host, seq)).status_code == 200
+    assert host.say("POST", path, a_window(host, 3, driver="570.2")).status_code == 200
+    assert Node.objects.get(pk=host.node.pk).driver == [570, 2]
+    gpu = host.backend.topology().gpus[0].uuid
+    xid = {"device": gpu, "xid": 79, "count": 1, "last_at": int(time.time())}
+    assert host.say("POST", path, a_window(host, 4, xids=[xid])).status_code == 200
+    assert XidEvent.objects.filter(node=host.node).count() == 1
+    assert host.say("POST", path, a_window(host, 5, driver=None)).status_code == 200
+    assert KeptWindow.objects.filter(node=host.node).count() == 5
+    assert Node.objects.get(pk=host.node.pk).driver == [570, 2]
+
+
+def test_the_ring_turns_and_begins_again_at_its_first_place(host: Steady) -> None:
+    path = "/nodes/self/telemetry"
+    for seq in range(1, RING + 3):
+        assert host.say("POST", path, a_window(host, seq)).status_code == 200
+    kept = dict(KeptWindow.objects.filter(node=host.node).values_list("place", "seq"))
+    assert len(kept) == RING
+    assert (kept[0], kept[1], kept[2]) == (RING + 1, RING + 2, 3)

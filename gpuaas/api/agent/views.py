@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from gpuaas.api import limits
 from gpuaas.api.agent.base import AgentView, answered, message_of, raw_body
 from gpuaas.api.base import OpenView
+from placement.errors import WireRefused
 from placement.node_tasks import (
     CompleteRequest,
     FailRequest,
@@ -129,8 +130,24 @@ class Telemetry(AgentView):
     """What the host measured of itself."""
 
     schema = None
+    message: TelemetryReport | WireRefused
+    kept: ObservedAnswer | None = None
+
+    def heard(self, said: Signed) -> None:
+        """Kept with the same statement, where there is nothing to act upon."""
+        try:
+            self.message = message_of(said.body, TelemetryReport)
+        except WireRefused as refusal:
+            # Told once the message has been heard.
+            self.message = refusal
+            super().heard(said)
+            return
+        self.node, self.kept = telemetry.telemetry_hear(said, self.message)
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Windows that are finished; one that is known already changes nothing."""
-        message = message_of(self.said.body, TelemetryReport)
-        return answered(telemetry.telemetry_take(node=self.node, message=message))
+        if isinstance(self.message, WireRefused):
+            raise self.message
+        if self.kept is not None:
+            return answered(self.kept)
+        return answered(telemetry.telemetry_take(node=self.node, message=self.message))
