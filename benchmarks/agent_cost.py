@@ -1,6 +1,6 @@
 """What does a host's message cost the control plane?  Seconds of a processor, by kind of message.
 
-    python -m benchmarks.agent_cost [--hosts 40] [--messages 640] [--threads 4] [--profile FILE]
+    python -m benchmarks.agent_cost [--hosts 40] [--messages 640] [--threads 4]
 
 Hosts join through the real agent; then their messages are signed ahead and sent by a few threads,
 a kind at a time, each host in turn. What is counted is the processor time of the web workers, of
@@ -50,6 +50,8 @@ from nodeagent.simhost.backend import SimBackend
 from nodeagent.simhost.telemetry import SimTelemetry
 
 FIRST_WINDOW = 1000
+Sent = tuple[str, str, bytes, dict[str, str]]
+"""Method, path, body and headers."""
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -91,7 +93,7 @@ class Host:
         window = replace(window, seq=window.seq + FIRST_WINDOW)
         return "POST", "/nodes/self/telemetry", TelemetryReport(self.boot, (window,))
 
-    def signed(self, method: str, path: str, message: Message) -> tuple[str, str, bytes, dict[str, str]]:
+    def signed(self, method: str, path: str, message: Message) -> Sent:
         """The message as it goes over the wire."""
         identity = self.home.identity
         if identity is None:
@@ -139,11 +141,11 @@ class Parts:
         return {name: spent_s(pid) for name, pid in self.roots.items()}
 
 
-def send_all(url: str, messages: list[list[tuple[str, str, bytes, dict[str, str]]]]) -> None:
+def send_all(url: str, messages: list[list[Sent]]) -> None:
     """Each list in a thread, one after the other. Raises RuntimeError at an answer but 200."""
     wrong: list[str] = []
 
-    def send(own: list[tuple[str, str, bytes, dict[str, str]]]) -> None:
+    def send(own: list[Sent]) -> None:
         address = urlsplit(url)
         connection = HTTPConnection(address.hostname or "", address.port, timeout=30)
         for method, path, body, headers in own:
@@ -198,9 +200,10 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float]]:
             time.sleep(5.0)
         folders = sorted((cluster.folder / "fleet" / "hosts").iterdir())
         hosts = [Host(folder) for folder in folders if (folder / AGENT_FOLDER).is_dir()]
-        assert server.pid and cluster.postgres.process
-        parts = Parts({"web": server.pid, "postgres": cluster.postgres.process.pid,
-                       "valkey": cluster.valkey.process.pid})
+        processes = (cluster.postgres.process, cluster.valkey.process)
+        pids = [server.pid, *(None if one is None else one.pid for one in processes)]
+        names = ("web", "postgres", "valkey")
+        parts = Parts({name: pid for name, pid in zip(names, pids, strict=True) if pid})
         found: dict[str, dict[str, float]] = {}
         kinds = {"poll": Host.poll, "report": Host.report, "telemetry": Host.telemetry}
         how = {"threads": options.threads}

@@ -42,7 +42,7 @@ from placement.states import CapabilityState
 MOST_VALID_S: Final = 5 * 365 * 86_400
 RENEW_AGAIN_S: Final = 600
 BATCH: Final = 200
-_FRESH: Final = timedelta(hours=1)
+FRESH: Final = timedelta(hours=1)
 """A report that says the same as before is written down again after this long."""
 
 
@@ -55,7 +55,7 @@ def evidence_from_report(node: Node, conditions: list[dict[str, Any]], *, actor:
     said = from_report(conditions, now)
     known = ReadinessEvidence.objects.filter(node=node, check_name=said.check, device="").first()
     same = known is not None and (known.verdict, known.reason) == (said.verdict, said.reason)
-    if same and known is not None and now - known.observed_at < _FRESH:
+    if same and known is not None and now - known.observed_at < FRESH:
         return False
     evidence_keep(node, [said], actor=actor)
     return capabilities_judge(node)

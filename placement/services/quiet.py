@@ -3,8 +3,8 @@
 A thousand hosts report four times a minute each, nearly always the same. Such a report only proves
 that the host is alive and as it was. Its bytes after number and time are those of the report that
 was last read and taken in full, which their digest says; so nothing of them is read again. Every so
-many one is taken in full all the same, so that whatever depends on the time, or was missed, is
-judged again.
+many it is asked whether the time alone could lead to another judgement: where it could, the report
+is taken in full. And once in a long while one is taken in full whatever is known.
 """
 
 from __future__ import annotations
@@ -18,12 +18,19 @@ from typing import Final
 
 from psycopg.types.numeric import Int8
 
+from gpuaas.kernel import clock
+from placement.domain.seen import from_report
 from placement.models import Node
 from placement.models.allocation import Observed
+from placement.services.evidence import FRESH
+from placement.services.health import LOOKED_BACK
 from placement.services.signatures import KNOWN, TAKEN, Signed, host_of, number_take
 
-IN_FULL_EVERY: Final = 8
-"""Reports: at the agents' four a minute, each host is judged anew at least every two minutes."""
+JUDGED_EVERY: Final = 8
+"""Reports: at the agents' four a minute, each host of whose GPUs an error is known, or whose
+evidence gets old, is judged anew every two minutes."""
+IN_FULL_EVERY: Final = 8 * JUDGED_EVERY
+"""Reports: each host is looked at in full at least every sixteen minutes."""
 DIGEST: Final = "digest"
 """The member beside what was reported that tells which bytes said it."""
 # As agents write it: what changes from report to report stands first.
@@ -33,7 +40,8 @@ _HEAD: Final = re.compile(
 )
 
 # Whether all that is held there was said to be there, and nothing else was; by what was stored,
-# since the bytes are the same. Traces and unwell GPUs are judged by every report.
+# since the bytes are the same. Traces and unwell GPUs are judged by every report; what is judged by
+# the age of an error or of what a report proves, by every so many.
 _HELD: Final = """
 held AS (
     SELECT known.id, n.observed_seq,
@@ -48,7 +56,16 @@ held AS (
            AND NOT EXISTS (SELECT FROM placement_slotresidue r
                             WHERE r.node_id = n.id AND r.state IN ('found', 'overridden'))
            AND NOT EXISTS (SELECT FROM placement_devicehealth h
-                            WHERE h.node_id = n.id AND h.classification <> 'healthy') AS agrees
+                            WHERE h.node_id = n.id AND h.classification <> 'healthy')
+           AND (NOT %(judged)s
+                OR NOT EXISTS (SELECT FROM placement_xidevent x
+                                WHERE x.node_id = n.id
+                                  AND x.created_at >= known.at - make_interval(secs => %(back)s))
+               AND EXISTS (SELECT FROM placement_readinessevidence e
+                            WHERE e.node_id = n.id AND e.check_name = %(check)s AND e.device = ''
+                              AND e.verdict = %(verdict)s AND e.reason = %(reason)s
+                              AND e.observed_at > known.at - make_interval(secs => %(fresh)s)))
+           AS agrees
       FROM known JOIN placement_node n ON n.id = known.id),
 """
 # Looked at in the row as it is once it is locked: no other report was taken in the meantime.
@@ -112,7 +129,14 @@ def report_quiet(
 
     ``holding``: the states in which an allocation has something on its host. Raises as number_take.
     """
+    proved = from_report((), clock.now())
     more = {
+        "judged": said.seq % JUDGED_EVERY == 0,
+        "back": LOOKED_BACK.total_seconds(),
+        "check": proved.check,
+        "verdict": proved.verdict,
+        "reason": proved.reason,
+        "fresh": FRESH.total_seconds(),
         "boot": said.boot_id,
         "seq": Int8(said.seq),
         "digest": said.digest,

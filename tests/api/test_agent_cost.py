@@ -15,10 +15,11 @@ from nodeagent.protocol import ObservedReport, TelemetryReport, TelemetryWindow
 from nodeagent.simhost.backend import SimBackend
 from nodeagent.simhost.hardware import HardwareConfig, create_host
 from nodeagent.simhost.state import SimVm
-from placement.models import Node, NodeTelemetry, XidEvent
+from placement.models import Node, NodeTelemetry, ReadinessEvidence, XidEvent
 from placement.models import TelemetryWindow as KeptWindow
 from placement.services import approvals
-from placement.services.quiet import IN_FULL_EVERY
+from placement.services.evidence import FRESH
+from placement.services.quiet import IN_FULL_EVERY, JUDGED_EVERY
 from placement.services.telemetry import RING
 from tests.api.test_agent import Agent
 from tests.builders import OPERATOR, a_catalogue
@@ -120,12 +121,35 @@ def test_a_report_without_news_takes_one_prepared_statement(
 
 
 def test_every_so_many_reports_one_is_taken_in_full(host: Steady) -> None:
+    assert in_full_of_the_next(host, IN_FULL_EVERY) == 1
+
+
+def in_full_of_the_next(host: Steady, count: int) -> int:
+    """How many of the next reports are taken in full."""
     took = []
-    for _ in range(IN_FULL_EVERY):
+    for _ in range(count):
         with CaptureQueriesContext(connection) as seen:
             host.report()
         took.append(statements(seen) > 0)
-    assert took.count(True) == 1
+    return took.count(True)
+
+
+def test_where_an_error_or_the_age_of_evidence_counts_reports_are_judged_sooner(
+    host: Steady,
+) -> None:
+    host.report()
+    known = ReadinessEvidence.objects.get(node=host.node, check_name="runtime", device="")
+    assert in_full_of_the_next(host, JUDGED_EVERY) == 0
+    old = known.observed_at - 2 * FRESH
+    ReadinessEvidence.objects.filter(pk=known.pk).update(observed_at=old)
+    assert in_full_of_the_next(host, JUDGED_EVERY) == 1
+    known.refresh_from_db()
+    assert known.observed_at > old + FRESH, "and written down again"
+    assert in_full_of_the_next(host, JUDGED_EVERY) == 0
+    XidEvent.objects.create(
+        node=host.node, gpu_uuid="GPU-1", xid=13, count=1, at=known.observed_at, boot_id=host.boot
+    )
+    assert in_full_of_the_next(host, JUDGED_EVERY) >= 1
 
 
 def test_news_is_never_taken_for_none(host: Steady) -> None:
@@ -187,7 +211,7 @@ def test_a_window_that_says_more_is_taken_the_long_way(host: Steady) -> None:
     assert Node.objects.get(pk=host.node.pk).driver == [570, 2]
     gpu = host.backend.topology().gpus[0].uuid
     xid = {"device": gpu, "xid": 79, "count": 1, "last_at": int(time.time())}
-    assert host.say("POST", path, a_window(host, 4, xids=[xid])).status_code == 200
+    assert host.say("POST", path, a_window(host, 4, driver="570.2", xids=[xid])).status_code == 200
     assert XidEvent.objects.filter(node=host.node).count() == 1
     assert host.say("POST", path, a_window(host, 5, driver=None)).status_code == 200
     assert KeptWindow.objects.filter(node=host.node).count() == 5

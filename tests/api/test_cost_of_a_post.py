@@ -193,7 +193,8 @@ def request_of(path: str, **meta: str) -> HttpRequest:
         ("/api/v1/auth/token", {"HTTP_AUTHORIZATION": "Bearer x"}, False),
         ("/api/v1/signup", {"HTTP_AUTHORIZATION": "Bearer x"}, False),
         ("/console/", {"HTTP_AUTHORIZATION": "Bearer x"}, False),
-        ("/agent/v1/tasks", {"HTTP_AUTHORIZATION": "Bearer x"}, False),
+        ("/agent/v1/tasks:lease", {}, True),
+        ("/agents", {}, False),
         (
             "/api/v1/nodes",
             {"HTTP_AUTHORIZATION": "Bearer x", "HTTP_GPUAAS_SECOND_FACTOR": "1"},
@@ -201,7 +202,7 @@ def request_of(path: str, **meta: str) -> HttpRequest:
         ),
     ],
 )
-def test_only_a_program_with_its_token_goes_straight(
+def test_only_a_program_with_its_token_and_a_host_go_straight(
     path: str, meta: dict[str, str], goes: bool
 ) -> None:
     assert straight(request_of(path, **meta)) is goes
