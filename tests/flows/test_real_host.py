@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.db import connections
 from django.db.models.functions import Now
 from pytest_django.live_server_helper import LiveServer
 
 from gpuaas.kernel import audits
+from nodeagent.signing import public_text
 from placement.models import CleanupProof, Node, NodeCredential, NodeTask
 from placement.node_tasks import control_public_key
 from placement.selectors import posture_of
@@ -109,6 +111,11 @@ def play(live_server: LiveServer) -> Iterator[Play]:
     connections.close_all()
 
 
+def conditions(play: Play) -> set[str]:
+    """What the host says of itself."""
+    return {str(one["code"]) for one in play.fresh().conditions}
+
+
 @both_shapes
 def test_a_real_host_goes_from_lease_to_release_with_a_proof_that_it_signed(
     play: Play, sku: str
@@ -141,6 +148,26 @@ def test_a_step_that_fails_blocks_by_its_name_until_a_repair(play: Play) -> None
     cleanup_retry(allocation_id=row.pk, reason="the file was closed", actor=OPERATOR)
     play.until(lambda: play.state() == "released")
     assert (play.host.records, play.host.traces()) == ([], [])
+
+
+def test_what_the_helper_refuses_reaches_the_operator_and_goes_on_once_repaired(play: Play) -> None:
+    """Its keys are another control plane's: it takes nothing, and the host's machine stays."""
+    claim = play.lease("h100.slice")
+    play.host.trust(public_text(Ed25519PrivateKey.generate()), node_id=str(play.node.pk))
+    play.release()
+    play.until(lambda: play.state() == "cleanup_blocked", 90)
+    task = NodeTask.objects.filter(kind="slice.vm_release").latest("id")
+    assert task.error is not None
+    assert (task.state, task.error["code"]) == ("failed", "signature_invalid")
+    assert task.error["detail"].startswith("the host's helper: ")
+    assert play.host.machine(claim) is not None
+    play.host.control_keys.unlink()
+    assert until(lambda: "prerequisite_missing" in conditions(play), 60)
+    play.host.trust(control_public_key(), node_id=str(play.node.pk))
+    row = play.acme.tenant.allocations.get(pk=claim)
+    cleanup_retry(allocation_id=row.pk, reason="its keys are there again", actor=OPERATOR)
+    play.until(lambda: play.state() == "released", 90)
+    assert (play.host.machine(claim), play.host.records, play.host.traces()) == (None, [], [])
 
 
 def test_a_kill_in_the_middle_ends_in_the_same_lease(play: Play) -> None:
