@@ -19,8 +19,6 @@ import signal
 import sys
 from pathlib import Path
 
-import httpx
-
 from nodeagent.backend import BackendError
 from nodeagent.clock import SystemClock
 from nodeagent.daemon import Pace
@@ -30,7 +28,7 @@ from nodeagent.host.cleanup.steps import StepFailed
 from nodeagent.host.config import CONFIG_PATH, ConfigError, HostConfig, load_config
 from nodeagent.host.helper.keys import read_control_keys
 from nodeagent.host.nvml import Nvml
-from nodeagent.host.trust import trusted
+from nodeagent.host.trust import way_out
 from nodeagent.host.wiring import wiring
 from nodeagent.identity import HomeUnusable, unusable
 from nodeagent.protocol import WireError, load_json
@@ -80,7 +78,7 @@ async def _run(config: HostConfig, pace: Pace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     nvml, clock = Nvml(), SystemClock()
-    async with httpx.AsyncHTTPTransport(verify=trusted(config)) as transport:
+    async with way_out(config) as transport:
         with measuring(config, nvml, clock) as telemetry:
             agent = make_agent(config, transport, clock, pace=pace, nvml=nvml, telemetry=telemetry)
             log.info("the agent of %s speaks to %s", config.name, config.server)

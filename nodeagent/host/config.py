@@ -23,6 +23,7 @@ CONFIG_PATH = Path("/etc/gpuaas-agent/agent.toml")
 _BARE_HOOKS = ("provision", "power", "network", "sanitise")
 _HOOK_NAMES = (*_BARE_HOOKS, "burn_in")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_PROXY = re.compile(r"https?://(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9.-]{1,253})(:\d{1,5})?/?")
 _IMAGE_NAME = re.compile(r"[a-z0-9][a-z0-9._:/-]{0,119}")
 _MOST_HOOK_S = 7200
 # As long as one task may ask for, and its margin.
@@ -121,6 +122,7 @@ class HostConfig:
 
     ca_file: who may vouch for the control plane; None is whom the system and Mozilla's list trust.
     control_keys: whose tasks the helper takes, and for which node; only root may write it.
+    proxy: the way to the control plane, if any; proxies of the environment are not used.
     metrics_address, metrics_port: where Prometheus reads this host; port 0 is nowhere. The port is
     the DCGM exporter's: where that runs too, one of them needs another.
     """
@@ -128,6 +130,7 @@ class HostConfig:
     server: str
     name: str
     ca_file: Path | None = None
+    proxy: str = ""
     agent_folder: Path = Path("/var/lib/gpuaas-agent")
     helper_folder: Path = Path("/var/lib/gpuaas-helper")
     run_folder: Path = Path("/run/gpuaas-agent")
@@ -202,6 +205,8 @@ def _check(config: HostConfig) -> None:
     if not 0 <= config.metrics_port <= 65535:
         raise ConfigError("agent.metrics_port must be 0 (nowhere) to 65535")
     _check_server(config.server)
+    if config.proxy and not _PROXY.fullmatch(config.proxy):
+        raise ConfigError("agent.proxy must be http://HOST:PORT or https://HOST:PORT")
     if not _HOST_NAME.fullmatch(config.name):
         raise ConfigError(
             f"agent.name, {config.name!r}, must be letters, digits, dots and hyphens, at most 253: "

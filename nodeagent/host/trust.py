@@ -1,12 +1,22 @@
-"""Whom does the agent believe when a server says that it is the control plane?"""
+"""By which way does the agent reach the control plane, and whom does it believe to be that?"""
 
 from __future__ import annotations
 
 import ssl
 
 import certifi
+import httpx
 
 from nodeagent.host.config import ConfigError, HostConfig
+
+
+def way_out(config: HostConfig) -> httpx.AsyncHTTPTransport:
+    """The agent's connections. Nothing of the environment changes where they go.
+
+    Raises ConfigError.
+    """
+    proxy = config.proxy or None
+    return httpx.AsyncHTTPTransport(verify=trusted(config), proxy=proxy, trust_env=False)
 
 
 def trusted(config: HostConfig) -> ssl.SSLContext:

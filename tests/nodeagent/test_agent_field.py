@@ -24,6 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from nodeagent.answers import seconds_to_wait
 from nodeagent.client import ControlPlane, Refused, Unreachable
 from nodeagent.clock import SystemClock
+from nodeagent.host.config import HostConfig
+from nodeagent.host.trust import way_out
 from nodeagent.identity import AgentHome
 from nodeagent.protocol import DiscoverParams, LeaseRequest, TaskKind
 from tests.nodeagent.conftest import Bench
@@ -310,3 +312,23 @@ def test_when_to_come_back_is_read_in_each_form(
     headers: dict[str, str], seconds: float | None
 ) -> None:
     assert seconds_to_wait(headers) == seconds
+
+
+@pytest.mark.parametrize("proxied", [True, False])
+def test_only_the_proxy_of_the_settings_is_used(
+    home: AgentHome, monkeypatch: pytest.MonkeyPatch, proxied: bool
+) -> None:
+    answer = b'{"code": "from_the_proxy"}'
+    head = b"HTTP/1.1 503 Busy\r\nContent-Length: %d\r\n\r\n" % len(answer)
+    with odd_server([head + answer]) as proxy:
+        address = f"http://127.0.0.1:{proxy.server_address[1]}"
+        if not proxied:
+            for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+                monkeypatch.setenv(name, address)
+        config = HostConfig("http://127.0.0.1:9", "host-1", proxy=address if proxied else "")
+        error = ask(home, config.server, transport=way_out(config))
+    if proxied:
+        assert isinstance(error, Refused)
+        assert error.code == "from_the_proxy"
+    else:
+        assert isinstance(error, Unreachable)
