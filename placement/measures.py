@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gpuaas.kernel import measuring, on_the_spot
-from gpuaas.kernel.families import PHASE, Family, Observation
+from gpuaas.kernel.families import PHASE, WORK, Family, Observation
 from gpuaas.kernel.measuring import Told
 from placement.models import Allocation, NodeTask
 from placement.states import ALLOCATION, TASK, AllocationState, TaskState
@@ -18,6 +18,14 @@ ATTEMPTS: Final = on_the_spot.family(
         "Attempts to give an authorised request a place: placed, unplaced with the reason, or "
         "lost to somebody who was faster and tried again",
         ("shape", "outcome", "reason"),
+    )
+)
+RECONCILE: Final = on_the_spot.family(
+    Family(
+        "gpuaas_reconcile_duration_seconds",
+        "How long it took to compare all hosts with what is wanted, and to begin repairs",
+        (),
+        WORK,
     )
 )
 PHASES: Final = Family(

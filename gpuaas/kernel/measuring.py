@@ -20,7 +20,7 @@ from uuid import UUID
 from django.apps import apps
 from django.db import connection, transaction
 
-from gpuaas.kernel import clock, lifecycle
+from gpuaas.kernel import clock, lifecycle, seals
 from gpuaas.kernel.families import Family, Key, Observation, Series, folded
 from gpuaas.kernel.models import MeasuresRead, MeasureTotal
 from gpuaas.kernel.scope import platform_scope
@@ -146,7 +146,8 @@ def _batch() -> int:
         if rows:
             add(_observed(_dated([Told(*row[1:]) for row in rows])))
             here.seal = rows[-1][0]
-        here.at = rows[-1][1] if len(rows) == BATCH else now
+        # All that is sealed is in: what is missing is what is not, if there is anything.
+        here.at = rows[-1][1] if len(rows) == BATCH else seals.waiting_since() or now
         here.save(update_fields=["seal", "at"])
     return len(rows)
 

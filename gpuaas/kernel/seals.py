@@ -9,6 +9,7 @@ shows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -46,6 +47,13 @@ _SEAL = """
 INSERT INTO kernel_eventseal (chain, seq, event_id, digest)
 SELECT * FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::bytea[])
 """
+_WAITING = """
+SELECT e.at FROM kernel_event e
+ WHERE (e.xid, e.id) > (
+       coalesce((SELECT (note ->> 'xid')::bigint FROM kernel_lease WHERE name = %s), 0),
+       coalesce((SELECT (note ->> 'id')::bigint FROM kernel_lease WHERE name = %s), 0))
+ ORDER BY e.xid, e.id LIMIT 1
+"""
 LAST_ID = 2**63 - 1
 Position = tuple[int, int]
 Row = tuple[int, UUID | None, int, *tuple[str | None, ...]]
@@ -63,6 +71,14 @@ def sweep(limit: int = 20_000) -> int:
         if batch < BATCH:
             break
     return sealed
+
+
+def waiting_since() -> datetime | None:
+    """When the first event happened that has no seal yet; None where all have one."""
+    with connection.cursor() as cursor:
+        cursor.execute(_WAITING, [LEASE, LEASE])
+        row = cursor.fetchone()
+    return row[0] if row else None
 
 
 def anchor() -> int:

@@ -16,11 +16,12 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F
 
-from gpuaas.kernel import clock, errors, nudges
+from gpuaas.kernel import clock, errors, nudges, on_the_spot
 from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.transitions import advance
 from placement.domain.drift import KINDS, Compared, Difference, back_off_s, compare
 from placement.drift_errors import DriftNotAcceptable, DriftNotRemovable
+from placement.measures import RECONCILE
 from placement.models import Drift, Node
 from placement.models.drift import DriftOutcome
 from placement.services.breaker import breaker_allows
@@ -45,7 +46,9 @@ Found = dict[tuple[UUID, str, str], Difference]
 def drift_sweep() -> int:
     """Look at every host; returns how many repairs were tried."""
     ids = Node.objects.exclude(state__in=[NodeState.RETIRED, NodeState.ENROLLING])
-    return drift_reconcile(node_ids=list(ids.order_by("num").values_list("pk", flat=True)))
+    with on_the_spot.timed(RECONCILE) as took:
+        took.labels = ()
+        return drift_reconcile(node_ids=list(ids.order_by("num").values_list("pk", flat=True)))
 
 
 def drift_nudge(node_id: UUID) -> None:

@@ -20,6 +20,7 @@ from gpuaas.kernel.shared_counts import SharedCounts
 from gpuaas.version import VERSION
 from placement.models import NodeTask
 from placement.services import tasks
+from placement.services.drift import drift_sweep
 from tests.api.client import Caller, caller_of, operator_caller, order_body
 from tests.architecture.tree import ROOT
 from tests.builders import BOOT, Host, a_catalogue, a_host, a_tenant, drive_all
@@ -58,7 +59,7 @@ def scraped(token: str = "") -> str:
 
 def read_strictly(text: str) -> list[Metric]:
     """The families of a scrape; ValueError where it is not as OpenMetrics has it."""
-    found = parser.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+    found = parser.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]  # not typed
     return list(found)
 
 
@@ -219,6 +220,12 @@ def test_attempts_of_placement_are_counted_by_what_came_of_them(acme: Caller, ho
     assert told("placement_attempts_total", outcome="placed", reason="", **slice_) == 1
     assert told("placement_attempts_total", **slice_, **full) == 1
     assert told("placement_attempts_total", **node) <= 1
+
+
+def test_a_comparison_of_all_hosts_is_timed(acme: Caller) -> None:
+    drift_sweep()
+    drift_sweep()
+    assert told("reconcile_duration_seconds_count") == 2
 
 
 def test_the_version_comes_with_its_commit(acme: Caller) -> None:

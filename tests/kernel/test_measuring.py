@@ -64,9 +64,14 @@ def test_what_is_not_sealed_yet_is_counted_later() -> None:
     events.record(kind=SAID, actor=SYSTEM, reason="hello")
     assert measures_sweep() == 0
     assert heard() == 0
+    assert measuring.read_until() == Event.objects.get().at
     all_sealed()
+    before = clock.db_now()
     assert measures_sweep() == 1
     assert heard() == 1
+    until = measuring.read_until()
+    assert until is not None
+    assert until >= before
 
 
 def test_a_turn_that_dies_counts_nothing_and_the_next_counts_all(
