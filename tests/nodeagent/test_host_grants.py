@@ -411,6 +411,19 @@ def test_a_task_whose_key_the_helper_does_not_have_is_refused_by_name_until_root
     assert (stage.records, stage.traces()) == ([], [])
 
 
+def test_a_release_is_taken_at_once_while_the_claims_host_is_still_being_made(
+    stage: HostStage,
+) -> None:
+    hook = stage.folder / "hooks" / "provision"
+    quick = hook.read_text()
+    hook.write_text(quick.replace("read -r told", "read -r told; sleep 13"))
+    stage.control.add(TaskKind.BAREMETAL_PROVISION, stage.bare_provision(), task_id="make")
+    assert until(lambda: (stage.folder / "hooks" / "calls.jsonl").exists())
+    stage.done(TaskKind.BAREMETAL_RELEASE, stage.bare_release(), "end")
+    assert {task: fail.code for task, fail in stage.control.failed} == {"make": "cancelled"}
+    assert stage.records == []
+
+
 def test_a_helper_without_keys_takes_nothing_and_the_host_says_so(stage: HostStage) -> None:
     stage.control_keys.unlink()
     assert until(

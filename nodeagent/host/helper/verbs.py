@@ -112,6 +112,9 @@ class Verbs:
             return None
         assert request.task is not None
         grant = self._grants.checked(request.verb, request.task)
+        if request.verb is Verb.TAKE:
+            # It is noted; what is under way for the claim may go on for long: nobody waits for it.
+            return None
         if request.verb is Verb.BURN_IN:
             return self._burn_in(grant)
         with self._one_at_a_time(grant.claim):
