@@ -118,7 +118,7 @@ FREE_SLOTS = reason(
 WHOLE_NODE_FREE = reason(
     "whole_node_free",
     "Something on the node is taken, blocked or cut",
-    "Wait for a whole node, or queue.",
+    "Wait for a whole node, or queue. A slot stays cut until an operator makes it whole.",
 )
 EXCLUSIVE_NIC = reason(
     "exclusive_nic",

@@ -115,6 +115,7 @@ CONSTRAINTS: tuple[tuple[str, Callable[[Group, Asked], bool]], ...] = (
     ("exclusive_nic", lambda g, a: not a.exclusive_nic or g.nic_free >= a.slots),
 )
 """The codes in the order in which they are asked."""
+WHOLE = "whole_node_free"
 WINDOW = "maintenance_window"
 LAST = {Alone.WIRING: "wiring_isolation", Alone.NODE: "node_isolation"}
 OTHERS = "other_tenants_isolation"

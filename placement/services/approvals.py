@@ -16,6 +16,7 @@ from placement.services.health import health_refresh
 from placement.services.identities import one_slot_each_or_refuse
 from placement.services.nodes import locked, recount, refused_name
 from placement.services.slots import lay_out
+from placement.services.stock import MOST_SLOTS
 from placement.states import NodeState, SlotState
 
 
@@ -58,6 +59,12 @@ def node_approve(
         raise NothingToApprove
     one_slot_each_or_refuse(waiting)
     slots = list(Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED).order_by("index"))
+    if slots[-1].index >= MOST_SLOTS:
+        raise NodeStateRefused(
+            f"{node.name} has {len(slots)} GPUs; a node has at most {MOST_SLOTS} slots.",
+            state=node.state,
+            slots=len(slots),
+        )
     node.family = _family(node, slots, family)
     for slot in waiting:
         advance(

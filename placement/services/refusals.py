@@ -17,6 +17,7 @@ from placement.domain.reasons import (
     SPREAD,
     TOGETHER,
     TOPOLOGY,
+    WHOLE,
     WINDOW,
     Asked,
     Refused,
@@ -79,7 +80,7 @@ def no_capacity(item: Item, *, rest: str = "") -> ProductError:
             largest_possible=where.family_slots if where else 0,
             **numbers,
         )
-    wanted = "a whole free node" if want.whole else f"{want.slots} slots on one node"
+    wanted = "a whole free node" if want.whole else f"{_counted(want.slots)} on one node"
     if account.nearest in TOPOLOGY and not _fits_by_now(item):
         return ForbiddenByTopology(
             f"{item.authority.sku} needs {wanted}; a {family} node has {account.nearest_free} "
@@ -92,13 +93,24 @@ def no_capacity(item: Item, *, rest: str = "") -> ProductError:
         )
     return SkuUnavailable(
         f"{item.authority.sku} needs {wanted}; the best {family} node has "
-        f"{account.largest_free} free.{_windows(account)}",
+        f"{account.largest_free} free{_in_the_way(item, account)}.{_windows(account)}",
         asked=want.slots,
         largest_free=account.largest_free,
         family=family,
         pool=item.authority.pool,
         **numbers,
     )
+
+
+def _counted(slots: int) -> str:
+    return f"{slots} slot" if slots == 1 else f"{slots} slots"
+
+
+def _in_the_way(item: Item, account: Refused) -> str:
+    """What keeps the best node from being leased whole, though most of it is free."""
+    if not item.want.whole or item.where is None or account.nearest != WHOLE:
+        return ""
+    return f" of {_counted(item.where.family_slots)}; the rest is taken, blocked or cut for parts"
 
 
 def _dedicated(item: Item) -> ProductError:

@@ -18,6 +18,7 @@ from gpuaas.kernel.transitions import advance
 from nodeagent.protocol import TopologyReport
 from placement.domain.fit import Held, Place, Want, best_option, taken
 from placement.domain.terms import Alone, Terms
+from placement.errors import NodeStateRefused
 from placement.models import Allocation, Node, NodeCapability, NodeFamily, Slot
 from placement.services import approvals, nodes
 from placement.services.allocations import allocation_release
@@ -34,6 +35,7 @@ from tests.builders import (
     a_tenant,
     drive_all,
 )
+from tests.placement.meshes import mesh_report
 from tests.placement.odd_hosts import file_report, odd_report
 from tests.placement.test_fit import AHEAD, by_hand
 from tests.placement.test_isolation import broken
@@ -219,6 +221,15 @@ def given_back(world: TenantWorld, host: Host, *rows: Allocation) -> None:
         drive_all()
     host.work()
     assert host.fresh().free_count == host.fresh().slot_count
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_host_of_more_gpus_than_a_node_has_slots_is_refused_when_it_is_to_be_approved() -> None:
+    a_catalogue()
+    with pytest.raises(NodeStateRefused, match="has 72 GPUs; a node has at most 62 slots"):
+        approved(mesh_report(72, {}), 0)
+    assert Slot.objects.filter(state="approved").count() == 0
+    assert approved(mesh_report(62, {}), 1).fresh().slot_count == 62
 
 
 @pytest.mark.django_db(transaction=True)

@@ -156,6 +156,7 @@ def test_a_cut_slot_is_no_part_of_slices_or_of_the_whole_node(host: Host) -> Non
         acme.order("h100.node")
     assert refused.value.code == "sku_unavailable"
     assert refused.value.facts["removed"] == {"whole_node_free": 1}
+    assert "has 7 free of 8 slots; the rest is taken, blocked or cut" in refused.value.detail
     with pytest.raises(ProductError):
         acme.order(slots=8)
     acme.order(slots=7)

@@ -47,7 +47,13 @@ def codes(report: TopologyReport) -> set[str]:
     return {finding.code for finding in report.findings}
 
 
-@pytest.mark.parametrize("path", topology_files(), ids=lambda path: path.stem)
+def of_one_bus() -> list[Path]:
+    """The files of which a bus can be made: on one, no two bridges have the same address."""
+    told = {path: load_topology_file(path).findings for path in topology_files()}
+    return [path for path in told if "duplicate_switch" not in {one.code for one in told[path]}]
+
+
+@pytest.mark.parametrize("path", of_one_bus(), ids=lambda path: path.stem)
 def test_a_tree_built_from_a_file_gives_the_slots_of_the_file(path: Path, tmp_path: Path) -> None:
     imported = load_topology_file(path)
     tree = tree_of(tmp_path, imported)
