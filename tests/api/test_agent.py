@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from gpuaas.api import limits
+from gpuaas.api.agent.base import AgentView
 from gpuaas.kernel import clock, ids
 from nodeagent.protocol import AGENT_VERSION, request_signing_bytes
 from placement.models import Node, NodeCredential, NodeTask, TaskObservation
@@ -253,3 +256,45 @@ def test_a_renewed_credential_works_and_a_revoked_one_does_not(joined: Agent) ->
     assert joined.lease(credential=old).status_code == 200
     agents.credential_revoke(node_id=joined.node.pk, reason="stolen", actor=OPERATOR)
     assert joined.lease().json()["code"] == "credential_invalid"
+
+
+def test_a_host_that_asks_too_often_is_told_so_and_its_message_is_not_carried_out(
+    joined: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AgentView, "policy", limits.Policy("few", 2, 6000, shared=False))
+    report = {"boot_id": BOOT, "seq": 1, "at": 1, "vms": [], "devices": {}, "conditions": []}
+    assert joined.say("PUT", "/nodes/self/observed", report).status_code == 200
+    for _ in range(2):
+        assert joined.lease(sequence=1).json()["code"] == "replayed_message", "not its own"
+    assert joined.say("PUT", "/nodes/self/observed", report | {"seq": 2}).status_code == 200
+    answer = joined.say("PUT", "/nodes/self/observed", report | {"seq": 3})
+    assert (answer.status_code, answer.json()["code"]) == (429, "rate_limited")
+    assert answer.headers["RateLimit"].startswith('"few";r=0')
+    assert Node.objects.get(pk=joined.node.pk).observed_seq == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (lambda body: body.replace(b'"seq": 3', b'"seq": 2'), 409),
+        (lambda body: body.replace(b'"at": 1', b'"at": 9'), 200),
+        (lambda body: body.replace(b'"at": 1', b'"at": 1, "seq": 3'), 400),
+        (lambda body: body[:-1], 400),
+        (lambda body: body + b" ", 200),
+        (lambda body: body.replace(b'"seq": 3', b'"seq": 03'), 400),
+        (lambda body: body.replace(b'"vms": []', b'"vms": [1]'), 400),
+        (lambda body: json.dumps(dict(reversed(json.loads(body).items()))).encode(), 200),
+    ],
+)
+def test_a_report_passes_unread_only_where_its_bytes_were_read_before(
+    joined: Agent, change: Callable[[bytes], bytes], status: int
+) -> None:
+    report = {"boot_id": BOOT, "at": 1, "vms": [], "devices": {}, "conditions": []}
+    for seq in (1, 2):
+        body = json.dumps({"boot_id": BOOT, "seq": seq} | report).encode()
+        assert joined.say("PUT", "/nodes/self/observed", body).status_code == 200
+    body = change(json.dumps({"boot_id": BOOT, "seq": 3} | report).encode())
+    assert joined.say("PUT", "/nodes/self/observed", body).status_code == status
+    row = Node.objects.get(pk=joined.node.pk)
+    assert row.observed_seq == (3 if status == 200 else 2)
+    assert (row.observed["vms"], row.observed["conditions"]) == ([], [])
