@@ -20,8 +20,8 @@ from django.http import HttpRequest, HttpResponseBase
 from gpuaas.api import errors, problems
 from gpuaas.api.lane import HOSTS
 
-AT_ONCE: Final = 2
-IN_LINE: Final = 6
+AT_ONCE: Final = 4
+IN_LINE: Final = 4
 PATIENCE_S: Final = 5.0
 """How long one waits in line; what is before it may itself wait for a lock that long."""
 AGAIN_S: Final = (2, 8)
