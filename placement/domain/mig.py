@@ -2,9 +2,13 @@
 
 A board is chosen from what was discovered (model name and memory), never from a name alone; what
 is not in the tables has none. Counts are those of NVIDIA's mig-parted (config-default.yaml),
-places those of go-nvml's A100 (memory slices; compute slices follow). An instance is written
-``profile@start``, where start and size count memory slices: eighths of a GPU, on small boards
-quarters. Instances never speak to each other over NVLink (P2P is none in every row).
+places those of go-nvml's A100 (memory slices; compute slices follow), media engines those of
+NVIDIA's MIG user guide. An instance is written ``profile@start``, where start and size count
+memory slices: eighths of a GPU, on small boards quarters. Instances never speak to each other
+over NVLink (P2P is none in every row).
+
+What stands behind a profile's name: ``+me`` has the engines of which one instance of a GPU can,
+``+me.all`` all media engines of the GPU, ``-me`` none, and ``+gfx`` can draw as well as compute.
 
 Where a new instance goes: where most is left of the largest profile, then of the next, by memory
 slices, compute slices and count; of equal places the last. It looks one instance ahead.
@@ -14,20 +18,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
-MEDIA: Final = "+me"
-"""The ending of a profile that has the media engines, of which one instance of a GPU may."""
+ME: Final = "+me"
+ALL_ME: Final = "+me.all"
+NO_ME: Final = "-me"
+GFX: Final = "+gfx"
 GIB_MIB: Final = 1024
 SLOT_MILLI: Final = 1000
+ENGINES: Final = "their media engines overlap"
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     """One row: what an instance takes, where it may begin (memory slices), nominal memory in GB,
-    and how many of it fit on an empty GPU."""
+    how many of it fit on an empty GPU, and what it has of the media engines.
+
+    ``single``: it has the engine of which a GPU has one (on most boards all that there is to
+    have). ``engines``: those of its own slices, or all; only where a board has some in each slice.
+    """
 
     name: str
     compute: int
@@ -35,11 +46,8 @@ class Profile:
     starts: tuple[int, ...]
     memory_gb: int
     most: int
-
-    @property
-    def media(self) -> bool:
-        """Whether it takes the media engines."""
-        return self.name.endswith(MEDIA)
+    single: bool = False
+    engines: Literal["", "own", "all"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,11 @@ class BoardKind:
     models: str
     memory_gib: tuple[int, int]
     profiles: tuple[Profile, ...]
+
+    @property
+    def width(self) -> int:
+        """Bits of a GPU's state: a memory slice each, the single engine, a slice's engines each."""
+        return self.slices + 1 + (self.slices if any(row.engines for row in self.profiles) else 0)
 
     def profile(self, name: str) -> Profile | None:
         """The row of this name."""
@@ -88,7 +101,7 @@ def _eighths(
     """The rows of a board with eight memory and seven compute slices, by their gigabytes."""
     rows = [Profile(f"1g.{one}gb", 1, 1, _ALL, one, 7)]
     if media:
-        rows.append(Profile(f"1g.{one}gb{MEDIA}", 1, 1, _ALL, one, 1))
+        rows.append(Profile(f"1g.{one}gb{ME}", 1, 1, _ALL, one, 1, single=True))
     return (
         *rows,
         Profile(f"1g.{double}gb", 1, 2, _EVEN, double, 4),
@@ -97,6 +110,26 @@ def _eighths(
         Profile(f"4g.{half}gb", 4, 4, (0,), half, 1),
         Profile(f"7g.{full}gb", 7, 8, (0,), full, 1),
     )
+
+
+def _drawing(one: int, half: int, full: int) -> tuple[Profile, ...]:
+    """The rows of a board with four slices, each with media engines of its own, that can draw.
+
+    One engine for optical flow is the whole GPU's: +me, +me.all and the largest have it.
+    """
+    all_of_it = (0, 1, 2, 3)
+    rows: list[Profile] = []
+    for slices, starts, memory in ((1, all_of_it, one), (2, (0, 2), half)):
+        name, most = f"{slices}g.{memory}gb", 4 // slices
+        took = (slices, slices, starts, memory)
+        rows.append(Profile(name, *took, most, engines="own"))
+        if slices == 1:
+            rows.append(Profile(name + ME, *took, 1, single=True, engines="own"))
+        rows.append(Profile(name + GFX, *took, most, engines="own"))
+        rows.append(Profile(name + ALL_ME, *took, 1, single=True, engines="all"))
+        rows.append(Profile(name + NO_ME, *took, most))
+    whole = Profile(f"4g.{full}gb", 4, 4, (0,), full, 1, single=True, engines="all")
+    return (*rows, whole, replace(whole, name=whole.name + GFX))
 
 
 BOARDS: Final = (
@@ -125,27 +158,15 @@ BOARDS: Final = (
         (22, 25),
         (
             Profile("1g.6gb", 1, 1, (0, 1, 2, 3), 6, 4),
-            Profile(f"1g.6gb{MEDIA}", 1, 1, (0, 1, 2, 3), 6, 1),
+            Profile(f"1g.6gb{ME}", 1, 1, (0, 1, 2, 3), 6, 1, single=True),
             Profile("2g.12gb", 2, 2, (0, 2), 12, 2),
-            Profile(f"2g.12gb{MEDIA}", 2, 2, (0, 2), 12, 1),
+            Profile(f"2g.12gb{ME}", 2, 2, (0, 2), 12, 1, single=True),
             Profile("4g.24gb", 4, 4, (0,), 24, 1),
         ),
     ),
-    BoardKind(
-        "rtx-pro-6000",
-        4,
-        4,
-        r"RTX PRO 6000\b",
-        (94, 97),
-        (
-            Profile("1g.24gb", 1, 1, (0, 1, 2, 3), 24, 4),
-            Profile("2g.48gb", 2, 2, (0, 2), 48, 2),
-            Profile("4g.96gb", 4, 4, (0,), 96, 1),
-        ),
-    ),
+    BoardKind("rtx-pro-6000", 4, 4, r"RTX PRO 6000\b", (94, 97), _drawing(24, 48, 96)),
 )
-"""What is known. Variants for graphics or with all media engines are left out: their counts on one
-GPU are not published with the rest."""
+"""What is known."""
 _BY_NAME: Final = {board.name: board for board in BOARDS}
 
 
@@ -166,9 +187,11 @@ def board_of(model: str | None, memory_bytes: int | None) -> BoardKind | None:
     return None
 
 
-# The state of a GPU in one number: a bit a used memory slice, and one above them for the media
-# engines. Compute slices need no bit: where memory slices are disjoint and starts are the rows'
-# own, the compute slices of all boards suffice (a test goes through every combination).
+# The state of a GPU in one number: a bit a used memory slice, one above them for the single engine,
+# and, where slices have media engines, one a slice above that. An instance that has all engines is
+# never beside one that has any, which the bits say: those of a slice go with its memory. Compute
+# slices need no bit: where memory slices are disjoint and starts are the rows' own, the compute
+# slices of all boards suffice (a test goes through every combination).
 
 
 def state_of(board: BoardKind, placements: Iterable[Placement]) -> int:
@@ -180,9 +203,16 @@ def state_of(board: BoardKind, placements: Iterable[Placement]) -> int:
 
 
 def bits(board: BoardKind, one: Placement) -> int:
-    """The bits of the state that an instance takes."""
-    media = one.profile.endswith(MEDIA)
-    return (((1 << one.size) - 1) << one.start) | (media << board.slices)
+    """The bits of the state that an instance takes; of an unknown profile those of its memory."""
+    row = board.profile(one.profile)
+    memory = ((1 << one.size) - 1) << one.start
+    return memory if row is None else memory | _engine_bits(board, row, one.start)
+
+
+def _engine_bits(board: BoardKind, row: Profile, start: int) -> int:
+    every = (1 << board.slices) - 1
+    own = {"": 0, "own": ((1 << row.size) - 1) << start, "all": every}[row.engines]
+    return row.single << board.slices | own << (board.slices + 1)
 
 
 def left(board: BoardKind, state: int) -> int:
@@ -192,10 +222,12 @@ def left(board: BoardKind, state: int) -> int:
 
 def open_starts(board: BoardKind, state: int, profile: Profile) -> tuple[int, ...]:
     """Where another instance may begin."""
-    if profile.media and state >> board.slices & 1:
-        return ()
     mask = (1 << profile.size) - 1
-    return tuple(start for start in profile.starts if not state & mask << start)
+    return tuple(
+        start
+        for start in profile.starts
+        if not state & (mask << start | _engine_bits(board, profile, start))
+    )
 
 
 @lru_cache(maxsize=65536)
@@ -211,7 +243,7 @@ def room(board: BoardKind, state: int, profile: Profile) -> int:
 @lru_cache(maxsize=65536)
 def usefulness(board: BoardKind, state: int) -> tuple[int, ...]:
     """How many of each profile still fit, the largest first: the more, the better."""
-    rows = sorted(board.profiles, key=lambda row: (-row.size, -row.compute, row.media))
+    rows = sorted(board.profiles, key=lambda row: (-row.size, -row.compute, row.single))
     return tuple(room(board, state, row) for row in rows)
 
 
@@ -236,7 +268,7 @@ def states_by_preference(board: BoardKind, profile: Profile) -> tuple[int, ...]:
     of use is left behind, then the number.
     """
     out = []
-    for state in range(1 << (board.slices + 1)):
+    for state in range(1 << board.width):
         one = best_start(board, state, profile)
         if one is not None:
             after = usefulness(board, state | bits(board, one))
@@ -257,9 +289,9 @@ def conflict_of(board: BoardKind, placements: Sequence[Placement]) -> Conflict |
     for one, other in _pairs(ordered):
         if one.start < other.start + other.size and other.start < one.start + one.size:
             return Conflict("their memory slices overlap", (str(one), str(other)))
-    media = tuple(str(one) for one in ordered if one.profile.endswith(MEDIA))
-    if len(media) > 1:
-        return Conflict("one instance of a GPU has its media engines", media)
+    for one, other in _pairs(ordered):
+        if bits(board, one) & bits(board, other):
+            return Conflict(ENGINES, (str(one), str(other)))
     return None
 
 
@@ -279,7 +311,7 @@ def packing(board: BoardKind, names: Sequence[str]) -> tuple[Placement, ...] | C
         if row is None:
             return Conflict(f"{board.name} has no profile {name}", (name,))
         rows.append(row)
-    rows.sort(key=lambda row: (-row.size, -row.compute, not row.media, row.name))
+    rows.sort(key=lambda row: (-row.size, -row.compute, not row.single, row.name))
     furthest: list[Placement] = []
 
     def place(done: list[Placement]) -> list[Placement] | None:
@@ -298,13 +330,17 @@ def packing(board: BoardKind, names: Sequence[str]) -> tuple[Placement, ...] | C
     found = place([])
     if found is not None:
         return tuple(sorted(found))
-    return _stands_in_the_way(rows[len(furthest)], furthest)
+    return _stands_in_the_way(board, rows[len(furthest)], furthest)
 
 
-def _stands_in_the_way(row: Profile, done: list[Placement]) -> Conflict:
-    if row.media and any(one.profile.endswith(MEDIA) for one in done):
-        others = [str(one) for one in done if one.profile.endswith(MEDIA)]
-        return Conflict("one instance of a GPU has its media engines", (row.name, *others))
+def _stands_in_the_way(board: BoardKind, row: Profile, done: list[Placement]) -> Conflict:
+    have = [
+        str(one)
+        for one in done
+        if all(bits(board, one) & _engine_bits(board, row, start) for start in row.starts)
+    ]
+    if have:
+        return Conflict(ENGINES, (row.name, *have))
     spans = []
     for start in row.starts:
         over = [o for o in done if o.start < start + row.size and start < o.start + o.size]

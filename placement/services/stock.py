@@ -16,7 +16,8 @@ from django.db import IntegrityError, transaction
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.models import Base
-from placement.models import Image, NodeFamily, Pool
+from placement.domain.mig import BOARDS, board_of
+from placement.models import GpuDevice, Image, NodeFamily, Pool
 from placement.selectors.readiness_terms import EVERY
 from placement.services.nodes import refused_name
 from tenants.domain.names import SHELF_NAME, SHELF_RULE
@@ -113,7 +114,28 @@ def sku_draft(*, name: str, family: str, actor: Actor, pool: str = "default", **
             " ".join(one.detail for one in wrong),
             errors=tuple(fault for one in wrong for fault in one.errors),
         )
+    if terms.get("part_profile"):
+        _profile_or_refuse(family, str(terms["part_profile"]))
     return catalogue.sku_create(name=name, family=family, pool=pool, actor=actor, **terms)
+
+
+def _profile_or_refuse(family: str, profile: str) -> None:
+    """A profile that the boards of the family's hosts have; while it has none, any board."""
+    gpus = GpuDevice.objects.filter(node__family__name=family)
+    kinds = {board_of(*gpu) for gpu in gpus.values_list("model", "memory_bytes").distinct()}
+    found = [board for board in BOARDS if board in kinds]
+    if any(board.profile(profile) for board in found or BOARDS):
+        return
+    # Of no host yet: the boards that have it without what stands behind it say most.
+    plain = re.split(r"[+-]", profile)[0]
+    near = found or [board for board in BOARDS if board.profile(plain)] or list(BOARDS)
+    known = "; ".join(
+        f"{board.name} has {', '.join(row.name for row in board.profiles)}" for board in near
+    )
+    raise errors.InvalidRequest(
+        f"part_profile: no board of {family} has {profile}.",
+        errors=(errors.FieldError("/part_profile", "unknown", known),),
+    )
 
 
 @transaction.atomic

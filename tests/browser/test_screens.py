@@ -62,6 +62,7 @@ def pages_of(scene: Scene) -> dict[str, list[tuple[str, str]]]:
             ("c-decisions", "/console/decisions/"),
             ("c-request", f"/console/requests/{scene.running.request_id}/"),
             ("c-stock", "/console/stock/"),
+            ("c-stock-item", "/console/stock/pool/default/"),
             ("c-tenants", "/console/tenants/"),
             ("c-tenant", "/console/tenants/acme/"),
             ("c-allocations", "/console/allocations/"),

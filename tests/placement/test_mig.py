@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeagent.protocol.parts import GpuPart, PartKind
 from placement.domain.mig import (
     BOARDS,
     BoardKind,
@@ -145,7 +146,7 @@ def test_the_state_says_the_same_as_the_rows(board: BoardKind) -> None:
 
 @pytest.mark.parametrize("board", BOARDS, ids=IDS)
 def test_the_start_leaves_most_of_use_by_brute_force(board: BoardKind) -> None:
-    rows = sorted(board.profiles, key=lambda row: (-row.size, -row.compute, row.media))
+    rows = sorted(board.profiles, key=lambda row: (-row.size, -row.compute, row.single))
 
     def most(state: int, row: Profile) -> int:
         counts = [
@@ -185,9 +186,7 @@ def test_states_are_taken_fullest_first(board: BoardKind) -> None:
         states = states_by_preference(board, row)
         free = [left(board, state) for state in states]
         assert free == sorted(free)
-        assert set(states) == {
-            s for s in range(1 << (board.slices + 1)) if open_starts(board, s, row)
-        }
+        assert set(states) == {s for s in range(1 << board.width) if open_starts(board, s, row)}
 
 
 @given(board=st.sampled_from(BOARDS), data=st.data())
@@ -247,3 +246,60 @@ def test_a_board_is_told_by_model_and_memory(model: str, gib: float, name: str) 
 )
 def test_what_is_unknown_has_no_board(model: str | None, memory: int | None) -> None:
     assert board_of(model, memory) is None
+
+
+# Decoders and optical-flow engines of each profile of the RTX PRO 6000, of which a GPU has 4 and 1,
+# and how many of it fit, as NVIDIA's MIG user guide has them.
+DRAWING = {
+    "1g.24gb": (1, 0, 4),
+    "1g.24gb+me": (1, 1, 1),
+    "1g.24gb+gfx": (1, 0, 4),
+    "1g.24gb+me.all": (4, 1, 1),
+    "1g.24gb-me": (0, 0, 4),
+    "2g.48gb": (2, 0, 2),
+    "2g.48gb+gfx": (2, 0, 2),
+    "2g.48gb+me.all": (4, 1, 1),
+    "2g.48gb-me": (0, 0, 2),
+    "4g.96gb": (4, 1, 1),
+    "4g.96gb+gfx": (4, 1, 1),
+}
+RTX = next(board for board in BOARDS if board.name == "rtx-pro-6000")
+
+
+def test_a_board_that_can_draw_has_the_profiles_and_counts_of_the_guide() -> None:
+    assert {row.name: row.most for row in RTX.profiles} == {
+        name: most for name, (_, _, most) in DRAWING.items()
+    }
+
+
+def test_sets_go_together_where_their_memory_and_engines_suffice_and_nowhere_else() -> None:
+    places = _every_place(RTX)
+    for several in (1, 2, 3):
+        for chosen in combinations(places, several):
+            slices = [k for one in chosen for k in range(one.start, one.start + one.size)]
+            decoders = sum(DRAWING[one.profile][0] for one in chosen)
+            flow = sum(DRAWING[one.profile][1] for one in chosen)
+            fits = len(set(slices)) == len(slices) and decoders <= 4 and flow <= 1
+            assert (conflict_of(RTX, chosen) is None) == fits, chosen
+
+
+def test_who_has_all_media_engines_leaves_none_to_the_others() -> None:
+    assert not isinstance(packing(RTX, ["1g.24gb+me.all", *["1g.24gb-me"] * 3]), Conflict)
+    assert not isinstance(packing(RTX, ["2g.48gb+me.all", "2g.48gb-me"]), Conflict)
+    assert not isinstance(packing(RTX, ["1g.24gb+gfx", "1g.24gb", "1g.24gb+me"]), Conflict)
+    for other in ("1g.24gb", "1g.24gb+gfx", "1g.24gb+me", "1g.24gb+me.all"):
+        refused = packing(RTX, ["1g.24gb+me.all", other])
+        assert isinstance(refused, Conflict), other
+        assert refused.reason == "their media engines overlap"
+
+
+@pytest.mark.parametrize("name", ["1g.10gb+gfx", "1g.10gb-me", "3g.40gb+me", "1g.10gb+me.all"])
+def test_a_board_does_not_have_what_stands_behind_another_boards_profiles(name: str) -> None:
+    assert packing(H100, [name]) == Conflict(f"h100-80 has no profile {name}", (name,))
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=IDS)
+def test_every_profile_can_be_written_to_an_agent(board: BoardKind) -> None:
+    for row in board.profiles:
+        part = GpuPart(kind=PartKind.MIG, profile=row.name, start=row.starts[0], size=row.size)
+        assert GpuPart.from_json(part.to_json()) == part

@@ -7,8 +7,15 @@ from django.core.management import call_command
 from django.db import connection
 
 from placement.domain.wiring import neighbours
-from placement.models import Claim, Node
-from tests.builders import a_catalogue, a_host, a_tenant, state_of
+from placement.models import Claim, CutSlot, Node
+from tests.builders import (
+    a_catalogue,
+    a_host,
+    a_parts_catalogue,
+    a_tenant,
+    cut_slots,
+    state_of,
+)
 from tests.placement.odd_hosts import file_report
 from tests.placement.test_odd_topologies import approved
 from tests.topologies import topology_file
@@ -74,3 +81,23 @@ def test_hosts_from_before_learn_the_switches_above_their_slots_and_forget_them_
     assert [part.partition(":")[0] for part in again.split("|")] == [
         part.partition(":")[0] for part in now.split("|")
     ]
+
+
+def test_parts_of_a_board_whose_slices_have_engines_say_which_are_in_use() -> None:
+    a_catalogue()
+    a_parts_catalogue()
+    acme, host = a_tenant("acme"), a_host(parts=("mig",))
+    cut_slots(host, "mig", 0)
+    assert acme.order("h100.1g").allocation_id is not None
+    CutSlot.objects.update(board="rtx-pro-6000", state=0b0_0100)
+    claim = Claim.objects.get(part__isnull=False)
+    assert claim.part is not None
+    Claim.objects.filter(pk=claim.pk).update(part={**claim.part, "bits": 0b0_0100})
+    try:
+        call_command("migrate", "placement", "0031", verbosity=0)
+        claim.refresh_from_db()
+        assert (CutSlot.objects.get().state, claim.part["bits"]) == (0b0_0100, 0b0_0100)
+    finally:
+        call_command("migrate", verbosity=0)
+    claim.refresh_from_db()
+    assert (CutSlot.objects.get().state, claim.part["bits"]) == (0b0100_0_0100, 0b0100_0_0100)

@@ -62,6 +62,39 @@ def test_a_sku_of_a_family_and_a_pool_that_are_not_there_names_both_fields() -> 
     assert a_draft("new").state == "draft"
 
 
+def a_part(name: str, profile: str, family: str = "h100x8") -> Sku:
+    """A draft of a part of a GPU."""
+    return stock.sku_draft(
+        name=name,
+        title=name,
+        shape="mig",
+        family=family,
+        resource_class=CLASS,
+        hour_micro=1,
+        part_profile=profile,
+        actor=OPERATOR,
+    )
+
+
+def test_a_part_is_sold_only_of_a_profile_that_the_familys_boards_have() -> None:
+    a_catalogue()
+    stock.family_create(name="rtx", slots=4, actor=OPERATOR)
+    for k, (known, family) in enumerate(
+        (("1g.24gb+gfx", "rtx"), ("2g.48gb-me", "rtx"), ("1g.10gb+me", "h100x8"))
+    ):
+        assert a_part(f"part-{k}", known, family).part_profile == known
+    assert pointers(lambda: a_part("x", "1g.10gb+gfx", "rtx")) == [("/part_profile", "unknown")]
+    a_host()
+    with pytest.raises(InvalidRequest) as refused:
+        a_part("x", "1g.24gb+gfx")
+    assert refused.value.detail == "part_profile: no board of h100x8 has 1g.24gb+gfx."
+    [fault] = refused.value.errors
+    assert fault.detail == (
+        "h100-80 has 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb"
+    )
+    assert a_part("fine", "1g.10gb").state == "draft"
+
+
 def test_a_rename_changes_the_title_and_nothing_that_refers_to_the_name() -> None:
     a_catalogue()
     host, world = a_host(), a_tenant("acme")
