@@ -229,7 +229,6 @@ def test_a_host_of_more_gpus_than_a_node_has_slots_is_refused_when_it_is_to_be_a
     with pytest.raises(NodeStateRefused, match="has 72 GPUs; a node has at most 62 slots"):
         approved(mesh_report(72, {}), 0)
     assert Slot.objects.filter(state="approved").count() == 0
-    assert approved(mesh_report(62, {}), 1).fresh().slot_count == 62
 
 
 @pytest.mark.django_db(transaction=True)
