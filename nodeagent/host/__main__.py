@@ -22,7 +22,7 @@ from pathlib import Path
 from nodeagent.backend import BackendError
 from nodeagent.clock import SystemClock
 from nodeagent.daemon import Pace
-from nodeagent.files import try_lock
+from nodeagent.files import told, try_lock
 from nodeagent.host.assemble import choose_runtime, clean_here, make_agent, make_helper, measuring
 from nodeagent.host.cleanup.steps import StepFailed
 from nodeagent.host.config import CONFIG_PATH, ConfigError, HostConfig, load_config
@@ -86,14 +86,22 @@ async def _run(config: HostConfig, pace: Pace) -> None:
 
 
 def _helper(config: HostConfig) -> int:
-    config.helper_folder.mkdir(parents=True, exist_ok=True)
-    # Passed by the machines' user on the way to their disks, listed by nobody.
-    config.helper_folder.chmod(0o711)
-    lock = try_lock(config.helper_folder / ".lock")
-    if lock is None:
-        print(f"error: another helper runs on {config.helper_folder}", file=sys.stderr)
+    try:
+        config.helper_folder.mkdir(parents=True, exist_ok=True)
+        # Passed by the machines' user on the way to their disks, listed by nobody.
+        config.helper_folder.chmod(0o711)
+        lock = try_lock(config.helper_folder / ".lock")
+        if lock is None:
+            print(f"error: another helper runs on {config.helper_folder}", file=sys.stderr)
+            return 2
+        server = make_helper(config)
+    except OSError as error:
+        print(
+            f"error: {told(error)}; the helper runs as root and must be able to write "
+            f"{config.helper_folder} and {config.run_folder}",
+            file=sys.stderr,
+        )
         return 2
-    server = make_helper(config)
 
     def stop(*_: object) -> None:
         server.close()
