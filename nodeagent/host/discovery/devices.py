@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from pathlib import Path
 
 from nodeagent.host.discovery.blocks import HostBlocks, holds, used
 from nodeagent.host.discovery.bus import PciDevice
 from nodeagent.host.discovery.machine import Facts
+from nodeagent.host.discovery.routes import default_interfaces
 from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.facts import Fact, absent, present, unknown
 from nodeagent.protocol import Nic, NicKind, Nvme
 from nodeagent.topology.pci import AMAZON, nic_kind
 
+log = logging.getLogger("nodeagent.host")
 _CONTROLLER = re.compile(r"nvme\d{1,5}")
 _NAMESPACE = re.compile(r"nvme\d{1,5}(c\d{1,5})?n\d{1,5}")
 _DEFAULT_ROUTE = "00000000"
@@ -94,6 +98,7 @@ def host_interfaces(tree: Tree) -> frozenset[str]:
             words = line.split()
             if len(words) > max(name_at, target_at) and _is_default(words, target_at):
                 routed.add(words[name_at])
+    routed |= _asked(tree)
     routed.discard("lo")
     pending = list(routed)
     while pending:
@@ -104,6 +109,24 @@ def host_interfaces(tree: Tree) -> frozenset[str]:
                 routed.add(lower)
                 pending.append(lower)
     return frozenset(routed)
+
+
+def _asked(tree: Tree) -> set[str]:
+    """Of the running host: what its kernel says when it is asked. A captured tree has none."""
+    if tree.root != Path("/"):
+        return set()
+    try:
+        numbers = default_interfaces()
+    except OSError as error:
+        log.warning("routes are known from /proc alone: %s", error.strerror or error)
+        return set()
+    return {
+        name for name in tree.names(tree.path("sys/class/net")) if _index(tree, name) in numbers
+    }
+
+
+def _index(tree: Tree, name: str) -> int | None:
+    return tree.number(tree.path("sys/class/net", name, "ifindex")).value
 
 
 def _is_default(words: list[str], target_at: int) -> bool:
