@@ -19,6 +19,7 @@ from django.db import OperationalError, transaction
 
 from gpuaas.kernel import clock, errors, prepared
 from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.jsontext import as_json
 from gpuaas.kernel.models.work import IdempotencyKey
 from gpuaas.kernel.scope import platform_scope
 
@@ -99,7 +100,7 @@ class Carried:
     def as_json(self) -> str:
         """What the statement is given: see ``p_key`` of ``placement_commit``."""
         said = clock.stand_in()
-        return json.dumps(
+        return as_json(
             [
                 self.principal,
                 self.key,

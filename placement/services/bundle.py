@@ -17,6 +17,7 @@ from admission.snapshots import Authority
 from gpuaas.kernel import events, idempotency, ids, prepared, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ConcurrentUpdate
+from gpuaas.kernel.jsontext import as_json
 from gpuaas.kernel.models import RunState, WorkflowRun
 from placement.domain.compared import FIRST_CHOICE
 from placement.domain.fit import Option, Place, Want
@@ -47,7 +48,6 @@ _COMMIT_ONE: Final = (
 )
 SET_FOR_OPERATORS = ("part", "runner_up")
 """Of how close a set came: what names parts of the fleet."""
-as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from django.db import connection, transaction
 from gpuaas.kernel import clock, errors, events, ids, prepared, told, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.hub import CHANNEL
+from gpuaas.kernel.jsontext import as_json
 from gpuaas.kernel.lifecycle import Lifecycle
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.models.work import RUN
 from gpuaas.kernel.sweeping import raise_if_lost
-from placement.services.bundle import as_json
 from placement.states import ALLOCATION, CLAIM, LIVE, TASK, AllocationState, Outcome
 
 log = logging.getLogger(__name__)

@@ -20,12 +20,13 @@ from admission.snapshots import Authority
 from gpuaas.kernel import clock, events, ids, prepared, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import FieldError, InvalidRequest, NotFound, ProductError
+from gpuaas.kernel.jsontext import as_json
 from gpuaas.kernel.transitions import advance
 from placement.domain.fit import Want
 from placement.domain.order import WHOLE_NODE, AllocationOrder
 from placement.domain.parts import SHARE
 from placement.domain.terms import Alone
-from placement.services.bundle import Item, as_json
+from placement.services.bundle import Item
 from placement.services.durations import lasts_of
 from placement.services.part_orders import one_part, part_of, sharing_of
 from placement.services.standing import closeness_of, own_of, target_of, wishes_kept
