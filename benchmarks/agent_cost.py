@@ -195,7 +195,7 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float]]:
         bench = stack.enter_context(sides.bench(cluster, database, kept))
         bench.load(POOLS[1], 200, 0.0)
         env = cluster.environment(database)
-        server = stack.enter_context(http.server("gpuaas.wsgi:application", env, "/readyz"))
+        server = stack.enter_context(http.server(http.PRODUCT, env, "/readyz"))
         with agents.fleet(bench, env, server.url, options.hosts):
             time.sleep(5.0)
         folders = sorted((cluster.folder / "fleet" / "hosts").iterdir())

@@ -187,7 +187,7 @@ def measure(run: Run) -> None:
         bench.load(POOLS[1], 200, 0.0)
         buyer = names.read(Path(kept))[0]
         env = cluster.environment(database)
-        server = stack.enter_context(http.server("gpuaas.wsgi:application", env, "/readyz"))
+        server = stack.enter_context(http.server(http.PRODUCT, env, "/readyz"))
         here = stack.enter_context(fleet(bench, env, server.url, count))
         if "p9" in options.only:
             run.part("p9", lambda: p9(run, here, server.url, buyer, seconds, settle))

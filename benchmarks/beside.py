@@ -270,7 +270,7 @@ def measure(run: Run) -> Rates:
                 _skipped(run, "p1", absent)
         env = cluster.environment(database)
         if only & {"p1", "race", "curves"}:
-            with http.served("gpuaas.wsgi:application", env, "/readyz") as product:
+            with http.served(http.PRODUCT, env, "/readyz") as product:
                 if "p1" in only and placement is not None:
                     for nodes in sizes:
                         run.part(f"p1 {nodes}", partial(beside.p1, product, placement, nodes))

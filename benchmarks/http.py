@@ -16,6 +16,8 @@ from gpuaas.config import CHECKOUT
 from gpuaas.embedded import parts, processes
 
 WORKERS, THREADS = 2, 16
+PRODUCT = "gpuaas.wsgi:application"
+"""Served by the product's own program, as everywhere; other applications by granian's."""
 
 
 class Server:
@@ -29,9 +31,14 @@ class Server:
 
     def start(self) -> None:
         """Start it and wait until it answers. Raises RuntimeError."""
-        command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--no-ws"]
+        command = [sys.executable, "-m"]
+        if self.target == PRODUCT:
+            command += ["gpuaas.wsgi_server", "--threads", str(THREADS)]
+        else:
+            command += ["granian", "--interface", "wsgi", "--no-ws"]
+            command += ["--blocking-threads", str(THREADS), self.target]
         command += ["--host", "127.0.0.1", "--port", str(self.port), "--workers", str(WORKERS)]
-        command += ["--blocking-threads", str(THREADS), "--log-level", "error", self.target]
+        command += ["--log-level", "error"]
         log = Path(self.env["GPUAAS_DATA_DIR"]) / "log" / f"{self.target.partition(':')[0]}.log"
         process = self._process = processes.spawn(command, log=log, env=self.env, cwd=CHECKOUT)
         if not processes.wait_until(
@@ -84,7 +91,7 @@ def over_http(b: Bench, *, nodes: int, pairs: int, seconds: float) -> Pairs:
     times: dict[str, list[float]] = {"http": [], "insert": []}
     try:
         with (
-            served("gpuaas.wsgi:application", env, "/readyz") as product,
+            served(PRODUCT, env, "/readyz") as product,
             served("benchmarks.drf_floor:application", env, "/ready") as floor,
         ):
 

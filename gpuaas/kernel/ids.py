@@ -14,6 +14,8 @@ from contextlib import contextmanager
 
 from gpuaas.kernel import clock
 
+_TAIL = (1 << 62) - 1
+_VERSION_AND_VARIANT = (0x7 << 76) | (0b10 << 62)
 _lock = threading.Lock()
 _last = 0
 
@@ -21,14 +23,14 @@ _last = 0
 def _uuid7() -> uuid.UUID:
     """A UUIDv7 whose 12 sub-millisecond bits keep ids of one process in order."""
     global _last
-    nanos = clock.epoch_ns()
-    millis, rest = divmod(nanos, 1_000_000)
-    stamp = (millis << 12) | (rest * 4096 // 1_000_000)
+    # 12 bits below a millisecond: nanoseconds in units of 1 000 000 / 4096.
+    stamp = clock.epoch_ns() * 4096 // 1_000_000
     with _lock:
-        stamp = max(stamp, _last + 1)
+        if stamp <= _last:
+            stamp = _last + 1
         _last = stamp
-    tail = int.from_bytes(os.urandom(8), "big") & ((1 << 62) - 1)
-    value = ((stamp >> 12) << 80) | (0x7 << 76) | ((stamp & 0xFFF) << 64) | (0b10 << 62) | tail
+    tail = int.from_bytes(os.urandom(8)) & _TAIL
+    value = ((stamp >> 12) << 80) | ((stamp & 0xFFF) << 64) | _VERSION_AND_VARIANT | tail
     return uuid.UUID(int=value)
 
 
