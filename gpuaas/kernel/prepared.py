@@ -72,10 +72,12 @@ def rows_in_index_order(sql: LiteralString, params: Sequence[Any] | Mapping[str,
 
     It would where it takes a table for nearly empty, as it does from the moment a vacuum has met
     many rows that were not committed yet until they are counted again: then it reads all of them.
-    The three statements travel together. Errors as of ``rows``.
+    The three statements travel together, as one transaction where the caller has none; the scope
+    is settled before, since nothing of it may be lost with them. Errors as of ``rows``.
     """
     database = connections[DEFAULT_DB_ALIAS]
     database.ensure_connection()
+    scope.settle(database)
     with database.wrap_database_errors, database.connection.pipeline():
         _cursor_on(database.connection, _READS_ALL).execute(_READS_ALL, ["off"], prepare=True)
         found = rows(sql, params)

@@ -6,12 +6,12 @@ import re
 import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
 import pytest
-from django.db import connection, connections, transaction
+from django.db import DataError, connection, connections, transaction
 
 from gpuaas.config import CHECKOUT
 from gpuaas.kernel import prepared, scope
@@ -240,6 +240,38 @@ def test_nothing_but_the_scope_and_prepared_statements_uses_the_drivers_connecti
 def test_nothing_but_the_scope_sets_roles_or_tenants_or_ends_transactions_by_hand() -> None:
     by_hand = (
         r"set_config\('(role|app\.)|\"\s*(SET|RESET)\s+(LOCAL\s+|SESSION\s+)?(ROLE|SESSION|app\.)"
-        r"|\"\s*(ROLLBACK|SAVEPOINT|DISCARD)\b|\.savepoint(_rollback|_commit)?\(|\.pipeline\("
+        r"|\"\s*(ROLLBACK|SAVEPOINT|DISCARD)\b|\.savepoint(_rollback|_commit)?\("
     )
     assert found_in(by_hand) == {"gpuaas/kernel/scope.py"}
+
+
+def test_only_prepared_statements_travel_together() -> None:
+    assert found_in(r"\.pipeline\(") == {"gpuaas/kernel/prepared.py"}
+
+
+def settings() -> tuple[str, str]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT current_setting('enable_sort'), current_setting('enable_bitmapscan')"
+        )
+        row: tuple[str, str] = cursor.fetchone()
+    return row
+
+
+def test_statements_that_travel_together_are_in_the_scope_and_leave_the_planner_as_it_was() -> None:
+    mine = tenant("mine")
+    seen: LiteralString = (
+        "SELECT current_user::text, current_setting('app.tenant'), current_setting('enable_sort')"
+    )
+    with tenant_scope(mine.pk):
+        assert prepared.rows_in_index_order(seen, ()) == [(*as_tenant(mine.pk), "off")]
+        assert settings() == ("on", "on")
+        with transaction.atomic():
+            with pytest.raises(DataError), transaction.atomic():
+                prepared.rows_in_index_order("SELECT 1 / %s::int", (0,))
+            assert settings() == ("on", "on")
+            assert prepared.rows_in_index_order(seen, ()) == [(*as_tenant(mine.pk), "off")]
+        assert whoami() == as_tenant(mine.pk)
+    with pytest.raises(DataError):
+        prepared.rows_in_index_order("SELECT 1 / %s::int", (0,))
+    assert settings() == ("on", "on")
