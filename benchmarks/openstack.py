@@ -6,8 +6,8 @@ set-based as ours are; searches and claims go over its HTTP API.
 
 It is asked in two ways. ``FULL`` asks for what our claim decides, in the form of its own load test
 (gate/perfload-runner.sh in its repository): a slot's GPU, CPUs, memory and disk, in an aggregate
-(our pool), with a trait (our family), and all that fits. ``LEAN`` is the least that it can be
-asked: one inventory, 20 candidates.
+(our pool), with a trait (our family), for as many candidates as Nova asks for by its defaults.
+``LEAN`` is the least that it can be asked: one inventory, 20 candidates.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ SLOT = {CLASS: 1, "VCPU": 24, "MEMORY_MB": 250_000, "DISK_GB": 3_500}
 """What a slot is: an eighth of a usual host of eight GPUs."""
 POOL, FAMILY = "8d0b3f7c-52f1-4e35-9a8c-6f0e6c3b3a11", "CUSTOM_H100"
 FULL, LEAN = "full", "lean"
-LEAN_LIMIT = 20
+FULL_LIMIT, LEAN_LIMIT = 1_000, 20
+"""Candidates asked for; Nova's default is [scheduler] max_placement_results = 1000."""
 VERSION = "placement 1.36"
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": VERSION}
 
@@ -43,7 +44,8 @@ def search(way: str, slots: int) -> str:
     if way == LEAN:
         return f"/allocation_candidates?resources={CLASS}:{slots}&limit={LEAN_LIMIT}"
     amounts = ",".join(f"{name}:{of_one * slots}" for name, of_one in SLOT.items())
-    return f"/allocation_candidates?resources={amounts}&member_of={POOL}&required={FAMILY}"
+    asked = f"resources={amounts}&member_of={POOL}&required={FAMILY}&limit={FULL_LIMIT}"
+    return f"/allocation_candidates?{asked}"
 
 
 @dataclass

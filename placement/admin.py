@@ -36,7 +36,8 @@ def _fitting(row: Node) -> str | None:
     if row.family_id is not None:
         return None
     count = row.slots.exclude(state="retired").count()
-    names = list(NodeFamily.objects.filter(slots=count).values_list("name", flat=True)[:2])
+    fit = NodeFamily.objects.filter(slots=count, retired_at__isnull=True)
+    names = list(fit.values_list("name", flat=True)[:2])
     return names[0] if len(names) == 1 else None
 
 

@@ -88,7 +88,10 @@ class StockInUse(ProductError):
     code = "stock_in_use"
     status = 409
     title = "Something uses it"
-    unblock = "End what uses it first: {uses}. What has only a past is retired, not removed."
+    unblock = (
+        "End what uses it first: {uses}. What has only a past is retired, not removed; what is "
+        "sold is retired before it is removed."
+    )
 
 
 class PartUnsupported(ProductError):

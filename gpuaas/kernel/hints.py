@@ -84,7 +84,11 @@ STEPS: Final[Mapping[str, Step]] = {
     "retire": Step(
         "POST /nodes/NAME/actions/retire", "gpuaas node retire NAME", "“Retire” on its page"
     ),
-    "uses": Step("GET /pools/NAME/uses", "gpuaas pool uses NAME", "“What uses it” on its page"),
+    "uses": Step(
+        "GET /pools/NAME/uses, or /families, or /skus",
+        "gpuaas pool uses NAME, or family, or sku",
+        "“What uses it” on its page",
+    ),
     "promote": Step(
         "POST /nodes/NAME/actions/promote",
         "gpuaas node promote NAME",

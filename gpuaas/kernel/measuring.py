@@ -158,7 +158,8 @@ def _observed(told: Sequence[Told]) -> list[Observation]:
     for name, take in sorted(_takes.items()):
         try:
             with transaction.atomic():
-                found += take(told)
+                # As a list: who breaks halfway has taken nothing.
+                found += list(take(told))
         except (ArithmeticError, LookupError, TypeError, ValueError):
             log.exception("%s can take nothing from %d events", name, len(told))
     return found

@@ -22,21 +22,23 @@ from placement.states import AllocationState, NodeState
 from tenants.models import Entitlement, Sku
 from tenants.states import SkuState
 
-WAITING = (RequestState.RECEIVED, RequestState.QUEUED)
+MOST = 10_000
+"""How far the past is counted: an operator needs to know that there is one, and its order."""
 _ONE = {"hosts": "host", "skus": "SKU", "requests": "request", "leases": "lease"}
 _MANY = {"skus": "SKUs", "terms": "sets of placement terms", "actions": "automatic actions"}
 
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """Counts by what uses it: ``now`` what keeps it from ending, ``ever`` what is its history."""
+    """Counts by what uses it: ``now`` what keeps it from ending, ``ever`` what is its history, up
+    to MOST of each; empty where only what is now was asked for."""
 
     now: Mapping[str, int]
     ever: Mapping[str, int]
 
 
 def _counted(**rows: QuerySet[Model]) -> dict[str, int]:
-    counts = {what: found.count() for what, found in rows.items()}
+    counts = {what: found[:MOST].count() for what, found in rows.items()}
     return {what: count for what, count in counts.items() if count}
 
 
@@ -48,7 +50,7 @@ def in_words(counts: Mapping[str, int]) -> str:
     )
 
 
-def pool_uses(pool: Pool) -> Uses:
+def pool_uses(pool: Pool, *, past: bool = True) -> Uses:
     """Of a pool."""
     hosts = Node.objects.filter(pool=pool)
     skus = Sku.objects.filter(pool=pool.name)
@@ -57,9 +59,11 @@ def pool_uses(pool: Pool) -> Uses:
         now=_counted(
             hosts=hosts.exclude(state=NodeState.RETIRED),
             skus=skus.exclude(state=SkuState.RETIRED),
-            requests=requests.filter(state__in=WAITING),
+            requests=requests.filter(state=RequestState.QUEUED),
         ),
-        ever=_counted(
+        ever={}
+        if not past
+        else _counted(
             hosts=hosts,
             skus=skus,
             requests=requests,
@@ -70,7 +74,7 @@ def pool_uses(pool: Pool) -> Uses:
     )
 
 
-def family_uses(family: NodeFamily) -> Uses:
+def family_uses(family: NodeFamily, *, past: bool = True) -> Uses:
     """Of a kind of hosts."""
     hosts = Node.objects.filter(family=family)
     skus = Sku.objects.filter(family=family.name)
@@ -79,11 +83,11 @@ def family_uses(family: NodeFamily) -> Uses:
             hosts=hosts.exclude(state=NodeState.RETIRED),
             skus=skus.exclude(state=SkuState.RETIRED),
         ),
-        ever=_counted(hosts=hosts, skus=skus),
+        ever=_counted(hosts=hosts, skus=skus) if past else {},
     )
 
 
-def sku_uses(sku: Sku) -> Uses:
+def sku_uses(sku: Sku, *, past: bool = True) -> Uses:
     """Of a SKU; what runs of it goes on when it is retired."""
     leases = Allocation.objects.filter(sku=sku)
     requests = AdmissionRequest.objects.filter(sku=sku)
@@ -91,10 +95,12 @@ def sku_uses(sku: Sku) -> Uses:
     return Uses(
         now=_counted(
             leases=leases.exclude(state=AllocationState.RELEASED),
-            requests=requests.filter(state__in=WAITING),
+            requests=requests.filter(state=RequestState.QUEUED),
             workloads=workloads.exclude(state=WorkloadState.ENDED),
         ),
-        ever=_counted(
+        ever={}
+        if not past
+        else _counted(
             leases=leases,
             requests=requests,
             workloads=workloads,

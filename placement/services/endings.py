@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import Subquery, Sum
 
 from admission.models import AdmissionRequest
 from admission.states import RequestState
@@ -109,27 +109,37 @@ def _exceeding(resting: Collection[UUID]) -> list[UUID]:
 
 
 def _newest(counter: QuotaCounter) -> list[Allocation]:
-    """The newest leases of a class without which the tenant is within its limit."""
-    claims = Claim.objects.filter(
-        tenant=counter.tenant_id,
-        resource_class=counter.resource_class_id,
-        holder="tenant",
-        state__in=LIVE,
-    )
-    going = claims.filter(state=ClaimState.RELEASING).aggregate(total=Sum("amount_milli"))["total"]
-    excess = counter.grandfathered_milli - (going or 0)
-    held = dict(
-        claims.exclude(state=ClaimState.RELEASING)
-        .values_list("allocation_id")
+    """The newest leases of a class without which the tenant is within its limit.
+
+    The excess and what is held are read by one statement: a release whose proof comes between
+    two would be counted as excess still, and as going no more.
+    """
+    excess = QuotaCounter.objects.filter(pk=counter.pk).values("grandfathered_milli")
+    claims = (
+        Claim.objects.filter(
+            tenant=counter.tenant_id,
+            resource_class=counter.resource_class_id,
+            holder="tenant",
+            state__in=LIVE,
+        )
+        .annotate(excess=Subquery(excess))
+        .values_list("allocation_id", "state", "excess")
         .annotate(total=Sum("amount_milli"))
     )
+    found = list(claims)
+    going = sum(total for _, state, _, total in found if state == ClaimState.RELEASING)
+    left = found[0][2] - going if found else 0
+    held: dict[UUID, int] = {}
+    for lease, state, _, total in found:
+        if state != ClaimState.RELEASING:
+            held[lease] = held.get(lease, 0) + total
     chosen = []
     rows = Allocation.objects.select_related("node").filter(pk__in=held)
     for row in rows.order_by("-created_at", "-pk"):
-        if excess <= 0:
+        if left <= 0:
             break
         chosen.append(row)
-        excess -= held[row.pk]
+        left -= held[row.pk]
     return [row for row in chosen if row.state in STANDING]
 
 

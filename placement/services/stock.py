@@ -124,8 +124,15 @@ def _profile_or_refuse(family: str, profile: str) -> None:
     gpus = GpuDevice.objects.filter(node__family__name=family)
     kinds = {board_of(*gpu) for gpu in gpus.values_list("model", "memory_bytes").distinct()}
     found = [board for board in BOARDS if board in kinds]
-    if any(board.profile(profile) for board in found or BOARDS):
+    if any(board.profile(profile) for board in (found if kinds else BOARDS)):
         return
+    if kinds and not found:
+        raise errors.InvalidRequest(
+            f"part_profile: no GPU of {family} can be cut for MIG.",
+            errors=(
+                errors.FieldError("/part_profile", "unknown", "its hosts' GPUs have no profiles"),
+            ),
+        )
     # Of no host yet: the boards that have it without what stands behind it say most.
     plain = re.split(r"[+-]", profile)[0]
     near = found or [board for board in BOARDS if board.profile(plain)] or list(BOARDS)
