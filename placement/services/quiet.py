@@ -41,18 +41,21 @@ _HEAD: Final = re.compile(
 
 # Whether all that is held there was said to be there, and nothing else was; by what was stored,
 # since the bytes are the same. Traces and unwell GPUs are judged by every report; what is judged by
-# the age of an error or of what a report proves, by every so many.
+# the age of an error or of what a report proves, by every so many. That nothing asked for is
+# released is said in words too: the states come as a value, and the index of what stands is found
+# by words only; without it every lease that ever was would be read.
 _HELD: Final = """
-held AS (
+held AS MATERIALIZED (
     SELECT known.id, n.observed_seq,
            n.observed->>'digest' = %(digest)s AND n.observed->'conditions' = '[]'::jsonb
            AND ARRAY(SELECT a.id::text FROM placement_allocation a
-                  WHERE a.node_id = n.id AND a.state = ANY (%(holding)s) ORDER BY 1)
+                  WHERE a.node_id = n.id AND a.state = ANY (%(holding)s)
+                       AND a.state <> 'released' ORDER BY 1)
            = ARRAY(SELECT coalesce(v->>'claim_ref', '')
                      FROM jsonb_array_elements(n.observed->'vms') v ORDER BY 1)
            AND NOT EXISTS (SELECT FROM placement_allocation a
                             WHERE a.node_id = n.id AND a.state = ANY (%(holding)s)
-                              AND a.observed <> %(present)s)
+                              AND a.state <> 'released' AND a.observed <> %(present)s)
            AND NOT EXISTS (SELECT FROM placement_slotresidue r
                             WHERE r.node_id = n.id AND r.state IN ('found', 'overridden'))
            AND NOT EXISTS (SELECT FROM placement_devicehealth h
@@ -85,7 +88,8 @@ seen AS (
 noted AS (
     UPDATE placement_allocation a SET observed_at = known.at
       FROM known JOIN seen ON seen.id = known.id
-     WHERE seen.same AND a.node_id = known.id AND a.state = ANY (%(holding)s)),
+     WHERE seen.same AND a.node_id = known.id AND a.state = ANY (%(holding)s)
+       AND a.state <> 'released'),
 """
 _SAME: Final = (
     KNOWN

@@ -17,7 +17,7 @@ from nodeagent.simhost.hardware import HardwareConfig, create_host
 from nodeagent.simhost.state import SimVm
 from placement.models import Node, NodeTelemetry, ReadinessEvidence, XidEvent
 from placement.models import TelemetryWindow as KeptWindow
-from placement.services import approvals, tasks
+from placement.services import approvals, quiet, tasks
 from placement.services.evidence import FRESH
 from placement.services.quiet import IN_FULL_EVERY, JUDGED_EVERY
 from placement.services.telemetry import RING
@@ -120,6 +120,17 @@ def test_a_report_without_news_takes_one_prepared_statement(
     row = Node.objects.get(pk=host.node.pk)
     assert (row.observed_seq, row.health) == (host.seq, "ok")
     assert row.observed_at == row.last_seen_at
+
+
+def test_a_report_without_news_reads_no_lease_that_is_over() -> None:
+    """Its plan is the same for all values, so that each index has to be found by words alone."""
+    text, _ = prepared._numbered(quiet._SAME)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute("EXPLAIN (GENERIC_PLAN) " + text.decode())
+        plan = [line for (line,) in cursor.fetchall()]
+    assert [line for line in plan if "Seq Scan" in line] == []
+    assert any("allocation_live" in line for line in plan)
 
 
 def test_every_so_many_reports_one_is_taken_in_full(host: Steady) -> None:

@@ -23,7 +23,7 @@ from gpuaas.kernel.models.work import RUN, RunState
 from gpuaas.kernel.scope import tenant_scope
 from gpuaas.kernel.tasks import drive_run
 from placement.models import Allocation, Claim, NodeTask
-from placement.services import releases
+from placement.services import endings, releases
 from placement.services.allocations import allocation_release, allocations_release, leaving
 from placement.services.endings import excesses_sweep, suspensions_sweep
 from placement.services.projections import projections_refresh
@@ -40,7 +40,7 @@ from placement.states import (
 )
 from tenants.models import QuotaCounter, Tenant
 from tenants.services.envelopes import envelope_set
-from tenants.services.quota import drains_announce
+from tenants.services.quota import draining, drains_announce
 from tests.builders import (
     BOTH_KINDS,
     CLASS,
@@ -353,6 +353,28 @@ def test_a_lease_that_cannot_be_given_back_keeps_none_of_the_others_of_an_excess
     assert (counter.used_milli, counter.grandfathered_milli) == (2000, 1000)
     assert counter.drain_at is not None, "what is left of the excess stays due"
     assert drains_announce() == 0, "and is not announced at each turn"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_was_proven_gone_meanwhile_is_no_excess_any_more(acme: TenantWorld) -> None:
+    host = a_host()
+    made = [one for _ in range(3) if (one := acme.order().allocation_id) is not None]
+    host.work()
+    envelope_set(
+        tenant_id=acme.tenant.pk,
+        resource_class=CLASS,
+        nominal_milli=2000,
+        reason="less",
+        on_excess="drain",
+        drain_after_s=0,
+        actor=OPERATOR,
+    )
+    assert excesses_sweep() == 1
+    assert [state_of(one) for one in made] == ["active", "active", "releasing"]
+    [seen_before] = draining()
+    host.work()
+    assert [state_of(one) for one in made] == ["active", "active", "released"]
+    assert endings._newest(seen_before) == []
 
 
 @pytest.mark.django_db(transaction=True)
