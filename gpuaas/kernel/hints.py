@@ -85,8 +85,8 @@ STEPS: Final[Mapping[str, Step]] = {
         "POST /nodes/NAME/actions/retire", "gpuaas node retire NAME", "“Retire” on its page"
     ),
     "uses": Step(
-        "GET /pools/NAME/uses, or /families, or /skus",
-        "gpuaas pool uses NAME, or family, or sku",
+        "GET /pools/NAME/uses (of families and SKUs likewise)",
+        "gpuaas pool uses NAME (or family, or sku)",
         "“What uses it” on its page",
     ),
     "promote": Step(

@@ -104,6 +104,7 @@ def test_a_turn_takes_bounded_batches_and_the_next_goes_on(
 
 def test_who_breaks_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(told: Sequence[Told]) -> Iterator[Observation]:
+        yield next(iter(said(told)))
         raise ValueError("of the test")
 
     monkeypatch.setattr(measuring, "_takes", {"a": breaks, "b": said})

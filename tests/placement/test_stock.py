@@ -11,7 +11,7 @@ import pytest
 from gpuaas.kernel.errors import InvalidRequest, NotFound
 from gpuaas.kernel.models import Event
 from placement.errors import StockInUse
-from placement.models import Allocation, Node, NodeFamily, Pool
+from placement.models import Allocation, GpuDevice, Node, NodeFamily, Pool
 from placement.services import allocations, nodes, stock, stock_ends
 from tenants.models import Sku, SkuPrice
 from tenants.services import catalogue
@@ -93,6 +93,13 @@ def test_a_part_is_sold_only_of_a_profile_that_the_familys_boards_have() -> None
         "h100-80 has 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb"
     )
     assert a_part("fine", "1g.10gb").state == "draft"
+
+
+def test_no_part_is_sold_of_gpus_that_cannot_be_cut() -> None:
+    a_catalogue()
+    a_host()
+    GpuDevice.objects.update(model="NVIDIA L40S", memory_bytes=48 << 30)
+    assert pointers(lambda: a_part("x", "1g.10gb")) == [("/part_profile", "unknown")]
 
 
 def test_a_rename_changes_the_title_and_nothing_that_refers_to_the_name() -> None:
