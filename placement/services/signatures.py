@@ -97,15 +97,35 @@ def _bound(credential: UUID) -> Bound:
     return Bound(*row)
 
 
+_heard: Final[set[UUID]] = set()
+
+
+def heard_before(credential_id: str) -> bool:
+    """Whether a signature by this credential has ever held in this process. Asks nobody, and
+    says nothing about the message at hand."""
+    try:
+        return UUID(credential_id) in _heard
+    except ValueError:
+        return False
+
+
+def _remember(credential: UUID) -> None:
+    if credential not in _heard:
+        if len(_heard) >= KEYS_KEPT:
+            _heard.pop()
+        _heard.add(credential)
+
+
 def signer_of(said: Signed) -> UUID:
     """The node whose key has signed the message, old or new. Raises CredentialInvalid.
 
     It is not heard by that: the number is not taken yet.
     """
     try:
-        bound = _bound(UUID(said.credential_id))
+        key = UUID(said.credential_id)
     except ValueError:
         raise CredentialInvalid from None
+    bound = _bound(key)
     if not signature_holds(
         bound.public_key,
         said.signature,
@@ -116,6 +136,7 @@ def signer_of(said: Signed) -> UUID:
         body=said.body,
     ):
         raise CredentialInvalid
+    _remember(key)
     return bound.node_id
 
 
