@@ -48,8 +48,10 @@ from nodeagent.verify import (
 from nodeagent.work import LeaseKeeper, carry_out, failure
 
 log = logging.getLogger("nodeagent")
-# The task itself is sound; a new lease of it would be taken.
+# The task itself may be sound, and a new lease of it taken. A key that is unknown may be one that is
+# not known yet: keys rotate, on hosts and in the control plane's processes one after the other.
 _WRONG_MOMENT = (
+    RefusalCode.SIGNATURE_INVALID,
     RefusalCode.TASK_EXPIRED,
     RefusalCode.TASK_NOT_YET_VALID,
     RefusalCode.WRONG_BOOT,
@@ -229,7 +231,11 @@ class Agent:
         self._begin(verified)
 
     async def _verified(self, signed: SignedTask, identity: Identity) -> VerifiedTask:
-        """Raises TaskRefused. The control plane's key may be a new one: then it is asked for."""
+        """Raises TaskRefused. The control plane's key may be a new one: then it is asked for.
+
+        Raises Unreachable or Refused where that could not be asked now: the lease lapses, and the
+        task comes again.
+        """
         try:
             return verify_task(signed, self._facts(identity))
         except TaskRefused as refusal:
@@ -247,6 +253,7 @@ class Agent:
             server_now=self.control.server_now(),
             capabilities=self.backend.capabilities,
             journal=self.journal,
+            former_keys=self.home.former_keys(self.control.server_now()),
         )
 
     async def _refuse(self, signed: SignedTask, code: str, detail: str, *, retryable: bool) -> None:

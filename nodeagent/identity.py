@@ -1,8 +1,9 @@
 """Who is this node to the control plane, and what must survive a restart of the agent?
 
 A folder holds: `agent.key` (private key, 0600), `identity.json` (credential and the control plane's
-key), `counters.json` (sequence numbers) and, until it is used, `join-token`. A power cut may leave
-the counters empty: then they begin anew, and the control plane says what it saw last.
+key), `counters.json` (sequence numbers), `former-key.json` (the control plane's key of before, while
+it still counts) and, until it is used, `join-token`. A power cut may leave the counters empty: then
+they begin anew, and the control plane says what it saw last.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ log = logging.getLogger("nodeagent")
 _BLOCK = 256
 _MAX_TOKEN_BYTES = 512
 _MOST_REPORTS = 2**40
+OVERLAP_S = 3600
+"""How long the control plane's key of before counts beside the new one: its processes are restarted
+one after the other, and some sign with the old key meanwhile."""
 
 
 class HomeUnusable(Exception):
@@ -62,6 +66,7 @@ class AgentHome:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.key: Ed25519PrivateKey = load_or_create_key(folder / "agent.key")
             self.identity = self._read_identity()
+            self._former = self._read_former()
             counters = self._read_counters()
         except OSError as error:
             raise unusable(folder, error) from error
@@ -107,6 +112,7 @@ class AgentHome:
             control_public_key=answer.control_public_key,
             poll_ms=answer.poll_ms,
         )
+        self._keep_former("", 0)
         self._keep(identity)
         for path in self._token_paths:
             path.unlink(missing_ok=True)
@@ -114,19 +120,32 @@ class AgentHome:
         return identity
 
     def renewed(self, identity: Identity, answer: RenewAnswer) -> Identity:
-        """Keep what a renewal gave."""
+        """Keep what a renewal gave, and for a while the control plane's key of before."""
+        told = answer.control_public_key or identity.control_public_key
+        if told != identity.control_public_key:
+            self._keep_former(identity.control_public_key, answer.server_time + OVERLAP_S)
         fresh = replace(
             identity,
             credential_id=answer.credential_id,
             issued_at=answer.server_time,
             expires_at=answer.expires_at,
-            control_public_key=answer.control_public_key or identity.control_public_key,
+            control_public_key=told,
         )
         self._keep(fresh)
         return fresh
 
+    def former_keys(self, now: int) -> tuple[str, ...]:
+        """The control plane's key of before, base64, where it still counts.
+
+        now: unix seconds on the server's clock, which may have been set back: it counts for no more
+        than OVERLAP_S before its end.
+        """
+        key, until = self._former
+        return (key,) if key and until - OVERLAP_S <= now <= until else ()
+
     def forget(self) -> None:
         """Drop a credential that the control plane no longer takes; the key stays."""
+        self._keep_former("", 0)
         self.identity = None
         (self.folder / "identity.json").unlink(missing_ok=True)
 
@@ -168,6 +187,25 @@ class AgentHome:
     def _keep(self, identity: Identity) -> None:
         self.identity = identity
         write_json(self.folder / "identity.json", asdict(identity))
+
+    def _keep_former(self, key: str, until: int) -> None:
+        """In a file of its own, so that an agent of before can read the identity."""
+        self._former = key, until
+        path = self.folder / "former-key.json"
+        try:
+            if key:
+                write_json(path, {"key": key, "until": until}, durable=False)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            # Without it a task of the old key waits until all processes have the new one.
+            log.warning("the key of before is not written: %s", error.strerror)
+
+    def _read_former(self) -> tuple[str, int]:
+        found = self._stored("former-key.json")
+        stored: dict[str, Any] = found if isinstance(found, dict) else {}
+        key, until = stored.get("key"), stored.get("until")
+        return (key, until) if isinstance(key, str) and isinstance(until, int) else ("", 0)
 
     def _read_identity(self) -> Identity | None:
         """What a join gave; one that is damaged is none, and a new token is needed."""

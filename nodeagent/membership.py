@@ -11,7 +11,7 @@ from nodeagent.protocol import AGENT_VERSION, JoinRequest, RenewRequest
 from nodeagent.signing import public_text
 
 log = logging.getLogger("nodeagent")
-_ASK_AGAIN_S = 60
+_ASK_AGAIN_S = 10
 _TOKEN_OF_NO_USE = (400, 401, 403, 409, 410, 422)
 
 
@@ -50,18 +50,22 @@ class Membership:
     async def renewed_key(self, identity: Identity) -> Identity:
         """A renewal ahead of time, since a task was signed by a key that is not known here.
 
-        Asked for once in a while only: whoever sends such tasks must not wear out the disk. Raises
-        Unreachable.
+        Given once in a while only: whoever sends such tasks must not wear out the disk. Raises
+        Unreachable, and Refused where another time may do: then nobody knows yet what the task is
+        worth, and it must not be refused.
         """
         now = self._control.server_now()
         if 0 <= now - self._asked_at < _ASK_AGAIN_S:
             return self._home.identity or identity
-        self._asked_at = now
         try:
             answer = await self._control.renew(RenewRequest(public_text(self._home.key)))
         except Refused as refusal:
+            if refusal.passing or refusal.foreign:
+                raise
+            self._asked_at = now
             log.warning("credential not renewed: %s", refusal.code)
             return identity
+        self._asked_at = now
         return self._home.renewed(identity, answer)
 
     async def _join(self) -> Identity | None:

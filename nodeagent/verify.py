@@ -62,19 +62,23 @@ class TaskRefused(Exception):
 
 @dataclass(frozen=True)
 class Facts:
-    """What a task is checked against. server_now: unix seconds on the server's clock."""
+    """What a task is checked against. server_now: unix seconds on the server's clock.
+
+    former_keys: what may have signed it beside the control plane's key, base64.
+    """
 
     identity: Identity
     boot_id: str
     server_now: int
     capabilities: Collection[TaskKind]
     journal: Journal
+    former_keys: Collection[str] = ()
 
 
 def verify_task(task: SignedTask, facts: Facts) -> VerifiedTask:
     """Check who sent a task, to whom, and whether it is valid now. Raises TaskRefused."""
     identity = facts.identity
-    envelope = open_envelope(task, (identity.control_public_key,))
+    envelope = open_envelope(task, (identity.control_public_key, *facts.former_keys))
     if envelope.node_id != identity.node_id:
         raise TaskRefused(RefusalCode.WRONG_NODE, "the task is for another node")
     if envelope.kind not in facts.capabilities:

@@ -114,6 +114,13 @@ def test_a_forged_task_is_refused(desk: Desk) -> None:
     assert not desk.memory.exists()
 
 
+def test_a_key_that_root_has_not_written_down_yet_is_refused_for_now(desk: Desk) -> None:
+    task = signed_by(desk.end(), Ed25519PrivateKey.generate())
+    with pytest.raises(BackendError) as refused:
+        desk.grants.checked(Verb.TAKE, signed(task))
+    assert (refused.value.code, refused.value.retryable) == ("signature_invalid", True)
+
+
 @pytest.mark.parametrize(
     "wider",
     [

@@ -230,7 +230,9 @@ def _refuse_out_of_time(envelope: TaskEnvelope, now: float) -> None:
 
 def _refused(code: str, detail: str) -> BackendError:
     """Named as what it is, and by whom: the agent has checked the same before."""
+    # Root may be about to write a new key down: then another lease is taken.
     passing = (
+        RefusalCode.SIGNATURE_INVALID,
         RefusalCode.TASK_EXPIRED,
         RefusalCode.TASK_NOT_YET_VALID,
         RefusalCode.WRONG_BOOT,
