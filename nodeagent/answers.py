@@ -9,6 +9,8 @@ from email.utils import parsedate_to_datetime
 from nodeagent.protocol import Problem, WireError, load_json
 
 _MOST_CHARS = 300
+_PROBLEM = "application/problem+json"
+_JSON = "application/json"
 
 
 @dataclass(frozen=True)
@@ -23,14 +25,26 @@ class Answer:
 def refusal_in(answer: Answer) -> tuple[Problem, float | None, bool]:
     """The problem, after how many seconds to come back, and whether somebody else has said so.
 
-    The control plane refuses with a problem document (RFC 9457) that has a code. A proxy answers
-    with a page, or with a document of its own.
+    The control plane refuses with a problem document (RFC 9457), named so, that has a code. A proxy
+    answers with a page, or with a document of its own, which may well have a code, too.
     """
     after = seconds_to_wait(answer.headers)
     try:
-        return Problem.from_json(load_json(answer.content)), after, False
+        if _kind_of(answer) == _PROBLEM:
+            return Problem.from_json(load_json(answer.content)), after, False
     except WireError:
-        return Problem(code=f"http_{answer.status}"), after, True
+        pass
+    return Problem(code=f"http_{answer.status}"), after, True
+
+
+def is_taken(answer: Answer) -> bool:
+    """Whether an answer is in the form in which the control plane says yes."""
+    return answer.status == 200 and _kind_of(answer) == _JSON
+
+
+def _kind_of(answer: Answer) -> str:
+    """The media type (RFC 9110, 8.3.1), without parameters."""
+    return answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from nodeagent.answers import Answer, cause_of, refusal_in
+from nodeagent.answers import Answer, cause_of, is_taken, refusal_in
 from nodeagent.clock import Clock
 from nodeagent.identity import AgentHome, Identity
 from nodeagent.protocol import (
@@ -209,8 +209,9 @@ class ControlPlane:
         if answer.status >= 400:
             problem, after, foreign = refusal_in(answer)
             raise Refused(answer.status, problem, after, foreign=foreign)
-        if answer.status != 200:
-            raise Unreachable(f"answered {answer.status}, which is not the control plane's")
+        if not is_taken(answer):
+            kind = answer.headers.get("Content-Type", "nothing named")[:100]
+            raise Unreachable(f"answered {answer.status} with {kind}: not the control plane's")
         return answer
 
     async def _ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:

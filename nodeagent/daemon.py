@@ -48,8 +48,8 @@ from nodeagent.verify import (
 from nodeagent.work import LeaseKeeper, carry_out, failure
 
 log = logging.getLogger("nodeagent")
-# The task itself may be sound, and a new lease of it taken. A key that is unknown may be one that is
-# not known yet: keys rotate, on hosts and in the control plane's processes one after the other.
+# The task itself may be sound, and a new lease of it taken. A key that is unknown may be one that
+# is not known yet: keys rotate, on hosts and in the control plane's processes one after the other.
 _WRONG_MOMENT = (
     RefusalCode.SIGNATURE_INVALID,
     RefusalCode.TASK_EXPIRED,
@@ -434,7 +434,9 @@ class Agent:
             return self._jittered(self.pace.token_wait_s)
         if refusal.retry_after is not None:
             self._failures += 1
-            return min(refusal.retry_after, 300.0) * self._chance.uniform(1, 1.5)
+            # Whoever says "now" is asked soon, and not without a pause.
+            wait = max(refusal.retry_after, self.pace.backoff_first_s)
+            return min(wait, 300.0) * self._chance.uniform(1, 1.5)
         return self._backoff(f"refused: {refusal}")
 
     async def _pause(self, seconds: float, stop: asyncio.Event) -> None:

@@ -1,9 +1,9 @@
 """Who is this node to the control plane, and what must survive a restart of the agent?
 
 A folder holds: `agent.key` (private key, 0600), `identity.json` (credential and the control plane's
-key), `counters.json` (sequence numbers), `former-key.json` (the control plane's key of before, while
-it still counts) and, until it is used, `join-token`. A power cut may leave the counters empty: then
-they begin anew, and the control plane says what it saw last.
+key), `counters.json` (sequence numbers), `former-key.json` (the control plane's key of before,
+while it still counts) and, until it is used, `join-token`. A power cut may leave the counters
+empty: then they begin anew, and the control plane says what it saw last.
 """
 
 from __future__ import annotations

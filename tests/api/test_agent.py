@@ -11,9 +11,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from gpuaas.api import limits
+from gpuaas.api import limits, share
 from gpuaas.api.agent.base import AgentView
 from gpuaas.kernel import clock, ids
+from nodeagent.answers import Answer, is_taken, refusal_in
 from nodeagent.protocol import AGENT_VERSION, request_signing_bytes
 from placement.models import Node, NodeCredential, NodeTask, TaskObservation
 from placement.services import agents, nodes
@@ -238,6 +239,74 @@ def test_a_signed_body_is_read_as_strictly_as_any(joined: Agent, body: bytes, co
 def test_a_huge_body_is_refused(joined: Agent) -> None:
     answer = joined.say("POST", "/tasks:lease", b" " * 1_100_000)
     assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+
+
+def _full(agent: Agent, patch: pytest.MonkeyPatch) -> Any:
+    full = share.Share(at_once=1, in_line=0)
+    patch.setattr(share, "hosts", full)
+    with full.turn():
+        return agent.lease()
+
+
+def _broken(agent: Agent, patch: pytest.MonkeyPatch) -> Any:
+    def breaks(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no reason")
+
+    patch.setattr(AgentView, "check_permissions", breaks)
+    return agent.lease()
+
+
+def _limited(agent: Agent, patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(AgentView, "policy", limits.Policy("none", 1, 6000, shared=False))
+    agent.lease()
+    return agent.lease()
+
+
+@pytest.mark.parametrize(
+    ("status", "ask"),
+    [
+        (400, lambda agent, _: agent.join(hostname="a b")),
+        (400, lambda agent, _: agent.http.http.post("/agent/v1/join", HTTP_HOST="else.example")),
+        (401, lambda agent, _: agent.lease(signature="A" * 86 + "==")),
+        (401, lambda agent, _: agent.http.call("POST", "/agent/v1/tasks:lease", b"{}")),
+        (403, lambda agent, _: agent.join(token="gpuaas-of-nobody")),
+        (404, lambda agent, _: agent.http.call("POST", "/agent/v1/nowhere", b"{}")),
+        (405, lambda agent, _: agent.http.call("GET", "/agent/v1/join")),
+        (409, lambda agent, _: agent.lease(sequence=1)),
+        (413, lambda agent, _: agent.say("POST", "/tasks:lease", b" " * 1_100_000)),
+        (429, _limited),
+        (500, _broken),
+        (503, _full),
+    ],
+)
+def test_a_host_knows_every_refusal_for_ours_by_its_form(
+    joined: Agent,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    ask: Callable[[Agent, pytest.MonkeyPatch], Any],
+) -> None:
+    joined.lease()
+    answer = ask(joined, monkeypatch)
+    told = Answer(answer.status_code, answer.headers, answer.content)
+    problem, _, foreign = refusal_in(told)
+    assert (told.status, foreign) == (status, False)
+    assert problem.code == json.loads(told.content)["code"]
+    assert not is_taken(told)
+
+
+def test_a_host_knows_every_yes_for_ours_by_its_form(agent: Agent) -> None:
+    answers = [agent.join(), agent.lease()]
+    answers.append(agent.say("POST", "/credential:renew", {"public_key": agent.public_key}))
+    report = {"boot_id": BOOT, "seq": 1, "at": 0, "vms": [], "devices": {}, "conditions": []}
+    answers.append(agent.say("PUT", "/nodes/self/observed", report))
+    task = NodeTask.objects.get()
+    beat = {"lease_epoch": task.lease_epoch, "step": "looks", "percent": 1}
+    answers.append(agent.say("POST", f"/tasks/{task.pk}/heartbeat", beat))
+    failure = {"code": "hw", "detail": "no", "retryable": True}
+    failure |= {"lease_epoch": task.lease_epoch, "boot_id": BOOT}
+    answers.append(agent.say("POST", f"/tasks/{task.pk}/fail", failure))
+    told = [Answer(one.status_code, one.headers, one.content) for one in answers]
+    assert [is_taken(one) for one in told] == [True] * 6
 
 
 def test_an_observation_is_kept_once_in_order(joined: Agent) -> None:

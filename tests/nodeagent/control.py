@@ -243,6 +243,9 @@ def serve(control: Control) -> Iterator[str]:
                 status, answer = control.handle(self.command, self.path, self.headers, body)
             content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)
+            if isinstance(answer, dict):
+                kind = "application/problem+json" if status >= 400 else "application/json"
+                self.send_header("Content-Type", kind)
             if isinstance(answer, dict) and "retry_after" in answer:
                 self.send_header("Retry-After", str(answer["retry_after"]))
             self.send_header("Content-Length", str(len(content)))

@@ -21,7 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from nodeagent.answers import seconds_to_wait
+from nodeagent.answers import Answer, refusal_in, seconds_to_wait
 from nodeagent.client import ControlPlane, Refused, Unreachable
 from nodeagent.clock import SystemClock
 from nodeagent.host.config import HostConfig
@@ -182,6 +182,7 @@ def ask(home: AgentHome, server: str, *, most_s: float = 5.0, **how: Any) -> Bas
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+PROBLEM = b"HTTP/1.1 503 Busy\r\nContent-Type: application/problem+json\r\n"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,7 @@ def test_a_server_without_a_listener_is_said_to_be_that(home: AgentHome) -> None
 
 def test_a_control_plane_over_ipv6_is_spoken_to(home: AgentHome) -> None:
     answer = b'{"code": "busy", "detail": "later"}'
-    head = b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: %d\r\n\r\n" % len(answer)
+    head = PROBLEM + b"Retry-After: 7\r\nContent-Length: %d\r\n\r\n" % len(answer)
 
     class Six(Odd):
         address_family = socket.AF_INET6
@@ -281,6 +282,45 @@ def _certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize(
+    ("kind", "foreign"),
+    [
+        ("application/problem+json", False),
+        ("Application/Problem+JSON ; charset=utf-8", False),
+        ("application/json", True),
+        ("text/html", True),
+        ("", True),
+    ],
+)
+def test_a_refusal_counts_as_the_control_planes_in_its_form_alone(kind: str, foreign: bool) -> None:
+    headers = {"Content-Type": kind} if kind else {}
+    problem, _, said = refusal_in(Answer(401, headers, b'{"code": "credential_invalid"}'))
+    assert said is foreign
+    assert problem.code == ("http_401" if foreign else "credential_invalid")
+
+
+def test_a_gateways_own_document_with_a_code_ends_no_membership_and_loses_no_result(
+    bench: Bench,
+) -> None:
+    told = b'{"code": "access_denied", "message": "sign in first"}'
+    bench.rounds(1)
+    (bench.folder / "join-token").write_text(TOKEN)
+    bench.control.answer_next("/tasks:lease", 401, told)
+    bench.control.answer_next("/complete", 409, told)
+    bench.control.add(TaskKind.DISCOVER, DiscoverParams())
+    bench.rounds(4)
+    assert len(bench.control.joins) == 1
+    assert [task for task, _ in bench.control.completed] == ["task-1"]
+
+
+def test_an_object_that_is_no_json_by_its_name_is_no_receipt(home: AgentHome) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}"
+    with odd_server([head]) as server:
+        error = ask(home, f"http://127.0.0.1:{server.server_address[1]}")
+    assert isinstance(error, Unreachable)
+    assert "text/plain" in str(error)
+
+
+@pytest.mark.parametrize(
     ("headers", "seconds"),
     [
         ({"Retry-After": "120"}, 120),
@@ -319,7 +359,7 @@ def test_only_the_proxy_of_the_settings_is_used(
     home: AgentHome, monkeypatch: pytest.MonkeyPatch, proxied: bool
 ) -> None:
     answer = b'{"code": "from_the_proxy"}'
-    head = b"HTTP/1.1 503 Busy\r\nContent-Length: %d\r\n\r\n" % len(answer)
+    head = PROBLEM + b"Content-Length: %d\r\n\r\n" % len(answer)
     with odd_server([head + answer]) as proxy:
         address = f"http://127.0.0.1:{proxy.server_address[1]}"
         if not proxied:

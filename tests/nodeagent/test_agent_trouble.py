@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from nodeagent.daemon import Pace
 from nodeagent.protocol import DiscoverParams, TaskKind, TopologyReport, WireError
 from nodeagent.simhost.agent import SimAgent
 from nodeagent.simhost.hardware import TOPOLOGY_FILE
@@ -42,6 +43,20 @@ def test_a_server_that_says_when_to_come_back_is_obeyed(bench: Bench) -> None:
         return await agent.step()
 
     assert 40 <= bench.run(story) <= 60
+
+
+@pytest.mark.parametrize("status", [401, 429, 503])
+@pytest.mark.parametrize("when", ["0", "Fri, 31 Dec 1999 23:59:59 GMT"])
+def test_a_server_that_says_now_is_not_asked_without_a_pause(
+    bench: Bench, status: int, when: str
+) -> None:
+    bench.rounds(1)
+    bench.control.fail_next("/tasks:lease", status, retry_after=when)
+
+    async def story(agent: SimAgent) -> float:
+        return await agent.step()
+
+    assert Pace().backoff_first_s <= bench.run(story) <= 1
 
 
 def test_a_renewal_that_fails_for_now_does_not_stop_the_work(bench: Bench) -> None:
