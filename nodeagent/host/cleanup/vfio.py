@@ -11,7 +11,7 @@ from nodeagent.host.cleanup.nvme import NvmeEraser, namespaces_of
 from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed
 from nodeagent.host.discovery.blocks import host_blocks, used
-from nodeagent.host.discovery.devices import host_interfaces
+from nodeagent.host.discovery.devices import host_interfaces, hosts_own
 from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.runtime.owners import Owner
 from nodeagent.host.runtime.spec import SpecError, StandIn, pci_functions
@@ -59,9 +59,10 @@ class VfioDevices:
                 )
         self.no_mount(slot)
         for address in self._nics(slot):
-            names = set(tree.names(self._bus.folder(address) / "net")) & interfaces
+            names = hosts_own(tree, self._bus.folder(address), interfaces)
             if names:
-                said = f"the host's own traffic goes over {', '.join(sorted(names))}"
+                why = f" ({interfaces.unlisted})" if interfaces.unlisted else ""
+                said = f"the host's own traffic goes over {', '.join(sorted(names))}{why}"
                 raise StepFailed(f"{address} is not given away: {said}")
 
     def _refuse_shared_group(self, addresses: Sequence[str]) -> None:

@@ -89,6 +89,8 @@ class _Discovery:
         host, blocks = host_interfaces(self.tree), host_blocks(self.tree)
         if blocks.unreadable:
             self.draft.find("mounts_unknown", f"no disk is given away: {blocks.unreadable}")
+        if host.unlisted:
+            self.draft.find("routes_unknown", f"no NIC that is up is given away: {host.unlisted}")
         for device in sorted(self.bus.values(), key=lambda one: address_key(one.address)):
             if device.physical is not None:
                 # A virtual function is a part of its card and is named there.

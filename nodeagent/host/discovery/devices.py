@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import re
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent.host.discovery.blocks import HostBlocks, holds, used
@@ -15,16 +16,25 @@ from nodeagent.host.facts import Fact, absent, present, unknown
 from nodeagent.protocol import Nic, NicKind, Nvme
 from nodeagent.topology.pci import AMAZON, nic_kind
 
-log = logging.getLogger("nodeagent.host")
 _CONTROLLER = re.compile(r"nvme\d{1,5}")
 _NAMESPACE = re.compile(r"nvme\d{1,5}(c\d{1,5})?n\d{1,5}")
 _DEFAULT_ROUTE = "00000000"
-# IPv4 and IPv6 routing tables of the kernel, and which column holds the interface's name.
+# IPv4 and IPv6 routing tables of the kernel, and which column holds the interface's name. A long
+# one is cut: whole lists come from the kernel itself (`_asked`).
 _ROUTES = (("proc/net/route", 0, 1), ("proc/net/ipv6_route", 9, 0))
 _MOST_SPEED = 10**9
+_UP = 0x1
 
 
-def read_nic(tree: Tree, device: PciDevice, host: frozenset[str]) -> tuple[Nic, Facts]:
+@dataclass(frozen=True)
+class HostInterfaces:
+    """Interfaces that the host cannot lose. unlisted: why there may be more, '' where not."""
+
+    names: frozenset[str]
+    unlisted: str = ""
+
+
+def read_nic(tree: Tree, device: PciDevice, host: HostInterfaces) -> tuple[Nic, Facts]:
     """A network function with what its operating system devices tell.
 
     host: interfaces that the host itself needs (`host_interfaces`).
@@ -48,7 +58,7 @@ def read_nic(tree: Tree, device: PciDevice, host: frozenset[str]) -> tuple[Nic, 
         speed_mbps=best if 0 < best <= _MOST_SPEED else None,
         name=names[0][:64] if names else None,
         link_mbps=device.link_mbps.value,
-        reserved=bool(host & set(nets)),
+        reserved=bool(hosts_own(tree, device.path, host)),
     )
     facts: Facts = {
         "nic_names": present(" ".join(names)) if names else _undriven(device),
@@ -90,15 +100,30 @@ def read_nvme(tree: Tree, device: PciDevice, host: HostBlocks) -> tuple[Nvme, Fa
     return nvme, facts
 
 
-def host_interfaces(tree: Tree) -> frozenset[str]:
+def hosts_own(tree: Tree, device: Path, host: HostInterfaces) -> AbstractSet[str]:
+    """The interfaces of a device that stay with the host.
+
+    Where its routes are not known, each that is up may carry it: by itself, or below another.
+    """
+    nets = device / "net"
+    return {
+        name
+        for name in tree.names(nets)
+        if name in host.names or (host.unlisted and _may_be_up(tree, nets / name))
+    }
+
+
+def host_interfaces(tree: Tree) -> HostInterfaces:
     """Interfaces that the host cannot lose: those on its default routes, and what carries them."""
-    routed: set[str] = set()
+    routed, unlisted = _asked(tree)
     for place, name_at, target_at in _ROUTES:
-        for line in (tree.text(tree.path(place)).value or "").splitlines():
+        table = tree.text(tree.path(place))
+        if table.value is None and table.reason != "no_file":
+            unlisted = unlisted or f"{place}: {table.reason}"
+        for line in (table.value or "").splitlines():
             words = line.split()
             if len(words) > max(name_at, target_at) and _is_default(words, target_at):
                 routed.add(words[name_at])
-    routed |= _asked(tree)
     routed.discard("lo")
     pending = list(routed)
     while pending:
@@ -108,25 +133,31 @@ def host_interfaces(tree: Tree) -> frozenset[str]:
             if lower != name and lower not in routed:
                 routed.add(lower)
                 pending.append(lower)
-    return frozenset(routed)
+    return HostInterfaces(frozenset(routed), unlisted)
 
 
-def _asked(tree: Tree) -> set[str]:
+def _asked(tree: Tree) -> tuple[set[str], str]:
     """Of the running host: what its kernel says when it is asked. A captured tree has none."""
     if tree.root != Path("/"):
-        return set()
+        return set(), ""
     try:
         numbers = default_interfaces()
     except OSError as error:
-        log.warning("routes are known from /proc alone: %s", error.strerror or error)
-        return set()
-    return {
-        name for name in tree.names(tree.path("sys/class/net")) if _index(tree, name) in numbers
-    }
+        return set(), f"routes: {error.strerror or error}"
+    found = set[str]()
+    for name in tree.names(tree.path("sys/class/net")):
+        number = tree.number(tree.path("sys/class/net", name, "ifindex")).value
+        # One that does not say its number may be any.
+        if number is None or number in numbers:
+            found.add(name)
+    return found, ""
 
 
-def _index(tree: Tree, name: str) -> int | None:
-    return tree.number(tree.path("sys/class/net", name, "ifindex")).value
+def _may_be_up(tree: Tree, interface: Path) -> bool:
+    try:
+        return bool(int(tree.text(interface / "flags").value or "", 16) & _UP)
+    except ValueError:
+        return True
 
 
 def _is_default(words: list[str], target_at: int) -> bool:

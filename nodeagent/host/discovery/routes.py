@@ -2,57 +2,77 @@
 
 /proc/net/route shows the main table alone, and of a route over several interfaces the first. A host
 that speaks BGP has just such a route, and one with policy routing other tables: so the kernel is
-asked itself (rtnetlink(7)).
+asked itself (rtnetlink(7)). A list that changed while it was told may lack some: it is asked anew.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _GET_ROUTE, _ROUTE, _DONE, _ERROR = 26, 24, 3, 2
-_REQUEST_DUMP = 0x301
+_REQUEST_DUMP, _INTERRUPTED = 0x301, 0x10
 _UNICAST = 1
 _OIF, _MULTIPATH = 4, 9
 _HEADER = struct.Struct("=IHHII")
 _ROUTE_HEADER = struct.Struct("=BBBBBBBBI")
 _ATTRIBUTE = struct.Struct("=HH")
 _HOP = struct.Struct("=HBBi")
+_RESULT = struct.Struct("=i")
 _TIMEOUT_S, _MOST_PARTS, _PART_BYTES = 2.0, 4096, 65_536
+_TRIES = 4
 
 
 def default_interfaces() -> frozenset[int]:
     """Numbers of the interfaces of all default routes of this process' network.
 
-    Raises OSError when the kernel does not say.
+    Raises OSError when the kernel does not say, or says only what may not be all.
     """
-    found: set[int] = set()
+    for _ in range(_TRIES):
+        found = interfaces_told(_parts())
+        if found is not None:
+            return found
+    raise OSError(f"the routes changed each of {_TRIES} times while the kernel listed them")
+
+
+def _parts() -> Iterator[bytes]:
+    """What the kernel answers, part by part, over a connection of its own."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
         kernel.settimeout(_TIMEOUT_S)
         kernel.bind((0, 0))
         body = _ROUTE_HEADER.pack(socket.AF_UNSPEC, 0, 0, 0, 0, 0, 0, 0, 0)
         kernel.send(_HEADER.pack(_HEADER.size + len(body), _GET_ROUTE, _REQUEST_DUMP, 1, 0) + body)
         for _ in range(_MOST_PARTS):
-            part = kernel.recv(_PART_BYTES)
-            for kind, message in messages_in(part):
-                if kind == _DONE:
-                    return frozenset(found)
-                if kind == _ERROR:
-                    raise OSError("the kernel does not list its routes")
-                if kind == _ROUTE:
-                    found |= hops_of_default(message)
+            yield kernel.recv(_PART_BYTES)
+
+
+def interfaces_told(parts: Iterable[bytes]) -> frozenset[int] | None:
+    """The interfaces of all default routes of one list; None where it changed meanwhile.
+
+    Raises OSError when it is none, or has no end.
+    """
+    found, whole = set[int](), True
+    for part in parts:
+        for kind, flags, message in messages_in(part):
+            whole = whole and not flags & _INTERRUPTED
+            if kind == _ERROR or (kind == _DONE and _failed(message)):
+                raise OSError("the kernel does not list its routes")
+            if kind == _DONE:
+                return frozenset(found) if whole else None
+            if kind == _ROUTE:
+                found |= hops_of_default(message)
     raise OSError("the kernel lists more routes than are read")
 
 
-def messages_in(part: bytes) -> Iterator[tuple[int, bytes]]:
-    """Kind and body of each message of one part; what does not fit ends it."""
+def messages_in(part: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Kind, flags and body of each message of one part; what does not fit ends it."""
     at = 0
     while at + _HEADER.size <= len(part):
-        length, kind, *_ = _HEADER.unpack_from(part, at)
+        length, kind, flags, *_ = _HEADER.unpack_from(part, at)
         if length < _HEADER.size or at + length > len(part):
             return
-        yield kind, part[at + _HEADER.size : at + length]
+        yield kind, flags, part[at + _HEADER.size : at + length]
         at += _aligned(length)
 
 
@@ -71,6 +91,11 @@ def hops_of_default(message: bytes) -> set[int]:
         elif number == _MULTIPATH:
             found |= _hops(value)
     return found
+
+
+def _failed(message: bytes) -> bool:
+    """A list's end says with what it ended: nothing, or the number of an error."""
+    return len(message) >= _RESULT.size and _RESULT.unpack_from(message)[0] != 0
 
 
 def _attributes(raw: bytes) -> Iterator[tuple[int, bytes]]:

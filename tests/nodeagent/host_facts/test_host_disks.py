@@ -201,6 +201,11 @@ def _routed(host: Host) -> None:
     (host.root / "proc/net/route").write_text(f"Iface Destination\n{route}\n")
 
 
+def _unlisted(host: Host) -> None:
+    (host.kernel._folder(NIC) / "net/eth0").mkdir(parents=True)
+    (host.root / "proc/net/route").mkdir(parents=True)
+
+
 @pytest.mark.gcc
 @pytest.mark.parametrize(
     ("begin", "device"),
@@ -211,6 +216,7 @@ def _routed(host: Host) -> None:
         (_layered, "dm-0"),
         (_unreadable, "proc/mounts"),
         (_routed, "eth0"),
+        (_unlisted, "proc/net/route"),
     ],
 )
 def test_what_the_host_has_begun_to_live_by_is_not_taken_from_it(

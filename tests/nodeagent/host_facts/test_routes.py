@@ -10,9 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.host.discovery import devices
-from nodeagent.host.discovery.routes import default_interfaces, hops_of_default, messages_in
+from nodeagent.host.discovery import devices, discover, routes
+from nodeagent.host.discovery.routes import (
+    default_interfaces,
+    hops_of_default,
+    interfaces_told,
+    messages_in,
+)
 from nodeagent.host.discovery.sysfs import Tree
+from tests.nodeagent.host_facts import trees
 from tests.nodeagent.host_facts.trees import TreeBuilder
 
 OIF, GATEWAY, TABLE, MULTIPATH, NESTED = 4, 5, 15, 9, 0x8000
@@ -55,7 +61,7 @@ def test_the_ways_of_a_default_route_are_read(message: bytes, interfaces: set[in
 
 @given(st.binary(max_size=400))
 def test_no_bytes_are_read_beyond_their_end_or_for_ever(raw: bytes) -> None:
-    assert all(len(body) <= len(raw) for _, body in messages_in(raw))
+    assert all(len(body) <= len(raw) for _, _, body in messages_in(raw))
     assert len(hops_of_default(raw)) <= len(raw)
     assert len(hops_of_default(route(raw))) <= len(raw)
 
@@ -69,14 +75,14 @@ def test_this_machines_kernel_answers_as_its_tables_say() -> None:
     lines = Path("/proc/net/route").read_text().splitlines()[1:]
     told = {line.split()[0] for line in lines if line.split()[1] == line.split()[7] == "0" * 8}
     assert told <= names
-    assert told <= devices.host_interfaces(Tree(Path("/")))
+    assert told <= devices.host_interfaces(Tree(Path("/"))).names
 
 
 def test_every_way_of_the_running_host_stays_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     names = sorted(Tree(Path("/")).names(Path("/sys/class/net")))
     numbers = {name: socket.if_nametoindex(name) for name in names if name != "lo"}
     monkeypatch.setattr(devices, "default_interfaces", lambda: frozenset(numbers.values()))
-    assert set(numbers) <= devices.host_interfaces(Tree(Path("/")))
+    assert set(numbers) <= devices.host_interfaces(Tree(Path("/"))).names
 
 
 def test_a_captured_tree_is_not_mixed_with_the_running_hosts_routes(
@@ -85,4 +91,101 @@ def test_a_captured_tree_is_not_mixed_with_the_running_hosts_routes(
     tree = TreeBuilder(tmp_path / "root")
     tree.write("sys/class/net/eth0/ifindex", "1")
     monkeypatch.setattr(devices, "default_interfaces", lambda: frozenset({1}))
-    assert devices.host_interfaces(Tree(tree.root)) == frozenset()
+    assert devices.host_interfaces(Tree(tree.root)) == devices.HostInterfaces(frozenset())
+
+
+def told(kind: int, body: bytes = b"", flags: int = 2) -> bytes:
+    """One message as the kernel sends it."""
+    return struct.pack("=IHHII", 16 + len(body), kind, flags, 1, 0) + body
+
+
+WAY = route(attribute(OIF, struct.pack("=I", 3)))
+END = told(3, struct.pack("=i", 0))
+CHANGED = told(3, struct.pack("=i", 0), flags=0x12)
+
+
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [
+        ([told(24, WAY), END], {3}),
+        ([told(24, WAY) + END], {3}),
+        ([END], set()),
+        ([told(24, WAY, flags=0x12), END], None),
+        ([told(24, WAY), CHANGED], None),
+    ],
+)
+def test_a_list_that_changed_while_it_was_told_is_none(
+    parts: list[bytes], found: set[int] | None
+) -> None:
+    assert interfaces_told(parts) == found
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [told(24, WAY)],
+        [told(24, WAY), b""],
+        [told(2, struct.pack("=i", -1))],
+        [told(24, WAY), told(3, struct.pack("=i", -105))],
+    ],
+)
+def test_a_list_that_ends_in_an_error_or_not_at_all_is_refused(parts: list[bytes]) -> None:
+    with pytest.raises(OSError, match="the kernel"):
+        interfaces_told(parts)
+
+
+@pytest.mark.parametrize("changes", [0, 1, 3])
+def test_the_kernel_is_asked_again_when_its_routes_changed(
+    monkeypatch: pytest.MonkeyPatch, changes: int
+) -> None:
+    answers = [[told(24, WAY), CHANGED]] * changes + [[told(24, WAY), END]]
+    monkeypatch.setattr(routes, "_parts", lambda: answers.pop(0))
+    assert default_interfaces() == {3}
+    assert not answers
+
+
+def test_routes_that_never_rest_are_said_to_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "_parts", lambda: [told(24, WAY), CHANGED])
+    with pytest.raises(OSError, match="changed each of 4 times"):
+        default_interfaces()
+
+
+def _silent() -> frozenset[int]:
+    raise OSError(97, "Address family not supported by protocol")
+
+
+def test_where_the_running_kernel_lists_no_routes_what_is_up_stays_with_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "default_interfaces", _silent)
+    host = devices.host_interfaces(Tree(Path("/")))
+    assert host.unlisted == "routes: Address family not supported by protocol"
+    made = TreeBuilder(tmp_path / "root")
+    for name, flags in (("up", "0x1003"), ("down", "0x1002"), ("odd", "?")):
+        made.write(f"nic/net/{name}/flags", flags)
+    made.write("nic/net/mute/speed", "1")
+    kept = devices.hosts_own(Tree(made.root), made.root / "nic", host)
+    assert kept == {"up", "odd", "mute"}
+    known = devices.HostInterfaces(frozenset({"down"}))
+    assert devices.hosts_own(Tree(made.root), made.root / "nic", known) == {"down"}
+
+
+@pytest.mark.parametrize("place", ["proc/net/route", "proc/net/ipv6_route"])
+def test_where_a_table_of_routes_cannot_be_read_no_nic_that_is_up_is_given_away(
+    tmp_path: Path, place: str
+) -> None:
+    made = TreeBuilder(tmp_path / "root")
+    made.numa(0, "0-7")
+    made.device("0000:1a:00.0", trees.GPU, trees.NVIDIA, driver="nvidia")
+    for number, flags in enumerate(("0x1003", "0x1002")):
+        address = f"0000:2{number}:00.0"
+        path = made.device(address, trees.INFINIBAND, trees.MELLANOX, driver="mlx5_core")
+        made.write(f"{path.relative_to(made.root).as_posix()}/net/eth{number}/flags", flags)
+    reserved = [nic.reserved for nic in discover(made.root).nics]
+    assert reserved == [False, False]
+    (made.root / place).mkdir(parents=True)
+    draft = discover(made.root)
+    assert [nic.reserved for nic in draft.nics] == [True, False]
+    (said,) = [one.detail for one in draft.findings if one.code == "routes_unknown"]
+    assert place in said
