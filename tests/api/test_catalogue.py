@@ -36,6 +36,8 @@ def test_tenants_see_published_products_with_the_price_in_force(acme: Caller) ->
 
 def test_a_product_goes_from_draft_to_the_shelf_and_off_it(acme: Caller) -> None:
     operator = operator_caller()
+    family = {"name": "l40s", "slots": 4}
+    assert operator.post("/families", family).status_code == 201
     assert operator.post("/skus", SKU).status_code == 201
     assert acme.get("/skus/l40s.slice").status_code == 404
     published = operator.post("/skus/l40s.slice/actions/publish", {"reason": "new"})
