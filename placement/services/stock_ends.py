@@ -82,10 +82,12 @@ def family_rename(
     return row
 
 
-def _retired(row: Pool | NodeFamily, uses: Callable[..., Uses], actor: Actor, reason: str) -> None:
+def _retired(
+    row: Pool | NodeFamily, uses: Callable[[Any], Uses], actor: Actor, reason: str
+) -> None:
     if row.retired_at is not None:
         return
-    now: dict[str, Any] = dict(uses(row, past=False).now)
+    now: dict[str, Any] = dict(uses(row).now)
     if now:
         raise StockInUse(f"{row.name} is in use: {in_words(now)}.", name=row.name, **now)
     row.retired_at = clock.db_now()

@@ -22,10 +22,9 @@ from placement.services import stock_ends
 from tenants.models import Sku
 from tenants.selectors import sku_list
 from tenants.services import catalogue
-from tenants.states import SkuState
 
 
-def uses_shown(name: str, uses: Uses, *, may_retire: bool, may_remove: bool) -> dict[str, Any]:
+def uses_shown(name: str, uses: Uses) -> dict[str, Any]:
     """The representation of what uses it."""
     body = {
         "name": name,
@@ -33,8 +32,8 @@ def uses_shown(name: str, uses: Uses, *, may_retire: bool, may_remove: bool) -> 
             {"what": what, "now": uses.now.get(what, 0), "ever": count}
             for what, count in uses.ever.items()
         ],
-        "may_retire": may_retire,
-        "may_remove": may_remove,
+        "may_retire": uses.may_retire,
+        "may_remove": uses.may_remove,
     }
     return dict(wire.UsesOut(body).data)
 
@@ -101,10 +100,7 @@ class PoolUses(OperatorView):
     def get(self, request: Request, pool: str) -> Response:
         """What uses it now and what ever did, counted."""
         Query.read(request.query_params)
-        row = _pool(pool)
-        uses = pool_uses(row)
-        may = not uses.now and row.retired_at is None
-        return Response(uses_shown(pool, uses, may_retire=may, may_remove=not uses.ever))
+        return Response(uses_shown(pool, pool_uses(_pool(pool))))
 
 
 class PoolRetire(OperatorView):
@@ -161,10 +157,7 @@ class FamilyUses(OperatorView):
     def get(self, request: Request, family: str) -> Response:
         """What uses it now and what ever did, counted."""
         Query.read(request.query_params)
-        row = _family(family)
-        uses = family_uses(row)
-        may = not uses.now and row.retired_at is None
-        return Response(uses_shown(family, uses, may_retire=may, may_remove=not uses.ever))
+        return Response(uses_shown(family, family_uses(_family(family))))
 
 
 class FamilyRetire(OperatorView):
@@ -187,16 +180,7 @@ class SkuUses(OperatorView):
     def get(self, request: Request, sku: str) -> Response:
         """What uses it now and what ever did, counted. It may be retired in use: that goes on."""
         Query.read(request.query_params)
-        row = _sku(sku)
-        uses = sku_uses(row)
-        return Response(
-            uses_shown(
-                sku,
-                uses,
-                may_retire=row.state != SkuState.RETIRED,
-                may_remove=not uses.ever and row.state != SkuState.PUBLISHED,
-            )
-        )
+        return Response(uses_shown(sku, sku_uses(_sku(sku))))
 
 
 class SkuTitle(OperatorView):

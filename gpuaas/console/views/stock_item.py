@@ -22,7 +22,6 @@ from placement.selectors.uses import Uses, family_uses, pool_uses, sku_uses
 from placement.services import stock_ends
 from tenants.models import Sku
 from tenants.services import catalogue
-from tenants.states import SkuState
 
 
 class TitleForm(ReasonForm):
@@ -133,14 +132,6 @@ class StockItemBoard(ConsolePage):
         """The way here."""
         return (Crumb("Products and stock", reverse("console:stock")), Crumb(self.kwargs["name"]))
 
-    @property
-    def ended(self) -> bool:
-        """Whether it is retired already."""
-        row: Pool | NodeFamily | Sku = self.row
-        if isinstance(row, Sku):
-            return bool(row.state == SkuState.RETIRED)
-        return row.retired_at is not None
-
     def form_of(self, act: str, data: Any = None) -> ReasonForm:
         """The form of one act, bound to what was sent if something was."""
         ids = f"{act}-%s"
@@ -160,8 +151,6 @@ class StockItemBoard(ConsolePage):
     ) -> HttpResponse:
         """The page, with the form that was sent and refused."""
         uses = self.noun.uses(self.row)
-        sold = isinstance(self.row, Sku) and self.row.state == SkuState.PUBLISHED
-        keeps = {} if isinstance(self.row, Sku) else uses.now
         return self.page(
             "console/stock_item.html",
             status=status,
@@ -171,10 +160,10 @@ class StockItemBoard(ConsolePage):
             row=self.row,
             sku=self.row if isinstance(self.row, Sku) else None,
             uses=[(what, uses.now.get(what, 0), count) for what, count in uses.ever.items()],
-            ended=self.ended,
-            may_retire=not self.ended and not keeps,
-            may_remove=not uses.ever and not sold,
-            sold=sold,
+            ended=uses.ended,
+            may_retire=uses.may_retire,
+            may_remove=uses.may_remove,
+            sold=uses.sold,
             opened=sent[0] if sent else "",
             may_write=self.may(self.write_action),
             **{
