@@ -105,6 +105,12 @@ class Backend(Protocol):
     def observe(self) -> Observation:
         """VMs, devices and conditions, read now."""
 
+    def believes(self, control_key: str) -> bool | None:
+        """Whether whoever does the work as root takes what this key (base64) has signed.
+
+        None where nobody says. Raises HostUnknown.
+        """
+
     async def take(self, task: SignedTask) -> None:
         """Have a task that is about to begin checked again by whoever does the work as root.
 

@@ -131,6 +131,7 @@ class Agent:
             identity = await self.membership.current()
             if identity is None:
                 return self._jittered(self.pace.token_wait_s)
+            identity = await self.membership.settled_key(identity)
             await self.reporter.report_if_due()
             await self._deliver_results()
             answer = await self._lease()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 from nodeagent.backend import Backend
@@ -12,6 +13,7 @@ from nodeagent.signing import public_text
 
 log = logging.getLogger("nodeagent")
 _ASK_AGAIN_S = 10
+_DOUBT_AGAIN_S = 600
 _TOKEN_OF_NO_USE = (400, 401, 403, 409, 410, 422)
 
 
@@ -24,6 +26,7 @@ class Membership:
         self._control = control
         self._waits = False
         self._asked_at = float("-inf")
+        self._doubted_at = float("-inf")
 
     async def current(self) -> Identity | None:
         """Who this node is; None while it has neither joined nor been given a token.
@@ -67,6 +70,21 @@ class Membership:
             return identity
         self._asked_at = now
         return self._home.renewed(identity, answer)
+
+    async def settled_key(self, identity: Identity) -> Identity:
+        """The control plane's key asked for where the host's own root takes orders of others only.
+
+        Keys rotate there and here one after the other, so the key that is known here may be the old
+        one. Once in a while only. Raises Unreachable.
+        """
+        now = self._control.server_now()
+        if self._backend.believes(identity.control_public_key) is not False:
+            self._doubted_at = float("-inf")
+        elif not 0 <= now - self._doubted_at < _DOUBT_AGAIN_S:
+            with contextlib.suppress(Refused):
+                identity = await self.renewed_key(identity)
+            self._doubted_at = now
+        return identity
 
     async def _join(self) -> Identity | None:
         token = self._home.join_token()

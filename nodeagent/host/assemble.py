@@ -76,7 +76,8 @@ def _assembled(
     nvml: Nvml,
     telemetry: Feed | None,
 ) -> Agent:
-    backend = HostBackend(config, clock, wiring(config, nvml, config.agent_folder), nvml)
+    own = wiring(config, nvml, config.agent_folder)
+    backend = HostBackend(config, clock, own, nvml, lambda: home.identity)
     http = httpx.AsyncClient(transport=transport, timeout=30.0, trust_env=False)
     control = ControlPlane(http, config.server, home, clock)
     return Agent(home, backend, control, clock, pace=pace, telemetry=telemetry)

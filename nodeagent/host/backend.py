@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,15 @@ from nodeagent.backend import (
     TaskCancelled,
 )
 from nodeagent.clock import Clock
+from nodeagent.host.believing import believes, differences
 from nodeagent.host.config import HostConfig, Readiness
 from nodeagent.host.discovery import DeviceSight
 from nodeagent.host.helper.client import Helper, HelperAway
 from nodeagent.host.helper.wire import Cleaned, Inspection, SeenTenancy, Verb
 from nodeagent.host.nvml import Nvml, NvmlBusy
-from nodeagent.host.seeing import observation
+from nodeagent.host.seeing import MOST_CONDITIONS, observation
 from nodeagent.host.wiring import Wiring
+from nodeagent.identity import Identity
 from nodeagent.protocol import (
     PROVISION_KINDS,
     REQUIRED_CLEANUP_STEPS,
@@ -66,7 +68,7 @@ _BARE_KINDS = frozenset({TaskKind.BAREMETAL_PROVISION, TaskKind.BAREMETAL_RELEAS
 
 
 class HostBackend:
-    """One real host."""
+    """One real host. identity: who its agent is to the control plane, once it has joined."""
 
     def __init__(
         self,
@@ -74,11 +76,13 @@ class HostBackend:
         clock: Clock,
         wiring: Wiring,
         nvml: Nvml,
+        identity: Callable[[], Identity | None] = lambda: None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._wiring = wiring
         self._nvml = nvml
+        self._identity = identity
         self._helper = Helper(config.socket_path)
         self._topology: TopologyReport | None = None
         self._cleaning: set[str] = set()
@@ -133,7 +137,13 @@ class HostBackend:
             for folder in (self._config.agent_folder, self._config.helper_folder)
         }
         trust = self._helper.trust()
-        return observation(seen, trust, sight, report, self._cleaning, self._config, free)
+        found = observation(seen, trust, sight, report, self._cleaning, self._config, free)
+        wrong = differences(self._helper.belief(), self._identity(), self._config.control_keys)
+        return replace(found, conditions=(*wrong, *found.conditions)[:MOST_CONDITIONS])
+
+    def believes(self, control_key: str) -> bool | None:
+        """By the helper's own word. Raises HelperAway."""
+        return believes(self._helper.belief(), control_key)
 
     def _sight(self, report: TopologyReport) -> DeviceSight:
         """Which devices are there; looked at every few seconds, since a driver takes its time."""

@@ -22,7 +22,7 @@ from nodeagent.protocol import (
     VmState,
 )
 
-_MOST = 256
+MOST_CONDITIONS = 256
 _LEAST_FREE = 64 * 1024 * 1024
 
 
@@ -72,13 +72,13 @@ def observation(
     vms = [_vm(one) for one in seen.tenancies if one.present]
     vms += [ObservedVm(None, one.name, VmState.RUNNING, one.slots) for one in seen.strays]
     return Observation(
-        vms=tuple(vms[:_MOST]),
+        vms=tuple(vms[:MOST_CONDITIONS]),
         devices=ObservedDevices(
             gpus=held(sight.devices.gpus),
             nics=held(sight.devices.nics),
             nvmes=held(sight.devices.nvmes),
         ),
-        conditions=tuple(conditions[:_MOST]),
+        conditions=tuple(conditions[:MOST_CONDITIONS]),
         intended_use=config.intended_use,
     )
 

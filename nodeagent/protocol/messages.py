@@ -253,7 +253,8 @@ class ObservedDevices(Message):
 class Condition(Message):
     """Something about the node that people or placement must know.
 
-    Codes in use: prerequisite_missing, residue_found, unknown_vm, device_missing, burn_in_runs.
+    Codes in use: prerequisite_missing, residue_found, unknown_vm, device_missing, burn_in_runs,
+    helper_wrong_node, helper_wrong_keys.
     """
 
     code: Code

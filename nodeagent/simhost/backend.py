@@ -100,6 +100,10 @@ class SimBackend:
             self.store.state.loaded(self._clock.now()),
         )
 
+    def believes(self, control_key: str) -> bool | None:
+        """Nobody does anything as root here."""
+        return None
+
     async def take(self, task: SignedTask) -> None:
         """Nothing here runs with other rights than the agent, whose own checks are the last."""
 

@@ -237,6 +237,7 @@ def requests(bench: Bench) -> list[dict[str, Any]]:
     return [
         {"verb": "inspect"},
         {"verb": "trust"},
+        {"verb": "belief"},
         {"verb": "end_burn_in", "load": Unwanted(task_id="task-1", lease_epoch=1).to_json()},
         {"verb": "take", **made},
         {"verb": "define", **made},

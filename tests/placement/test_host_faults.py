@@ -144,13 +144,16 @@ def test_a_silent_host_is_unknown_takes_nothing_new_and_keeps_its_claims() -> No
     assert host.fresh().schedulable
 
 
-def test_a_lost_prerequisite_stops_new_work_and_is_shown_beside_the_other_states() -> None:
+@pytest.mark.parametrize("code", ["prerequisite_missing", "helper_wrong_node", "helper_wrong_keys"])
+def test_what_a_host_cannot_work_with_stops_new_work_and_is_shown_beside_the_other_states(
+    code: str,
+) -> None:
     a_catalogue()
     host = a_host()
-    host.report("prerequisite_missing")
+    host.report(code)
     states = node_states(host.fresh())
     assert states["desired"]["value"].startswith("ready")
-    assert states["observed"]["value"] == "prerequisite_missing"
+    assert states["observed"]["value"] == code
     assert states["observed"]["drift"] is True
     assert states["executing"]["value"] == "idle"
     assert states["projected"]["value"] == "not projected yet"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.backend import BackendError, HostUnknown, Progress
-from nodeagent.host.helper.wire import MOST_BYTES, Inspection, Trust, Verb
+from nodeagent.host.helper.wire import MOST_BYTES, Belief, Inspection, Trust, Verb
 from nodeagent.protocol import FailureCode, RefusalCode, SignedTask, WireError, load_json
 
 _INSPECT_S = 10.0
@@ -40,6 +40,17 @@ class Helper:
             return Trust.from_json(self._told(Verb.TRUST))
         except BackendError as error:
             return Trust(False, _older(error).detail)
+        except WireError as error:
+            raise HelperAway(f"the helper does not answer: {error}") from error
+
+    def belief(self) -> Belief | None:
+        """Whom the helper believes; None where it is too old to say. Raises HelperAway."""
+        try:
+            return Belief.from_json(self._told(Verb.BELIEF))
+        except BackendError as error:
+            if _older(error) is not error:
+                return None
+            raise HelperAway(f"the helper does not answer: {error}") from error
         except WireError as error:
             raise HelperAway(f"the helper does not answer: {error}") from error
 

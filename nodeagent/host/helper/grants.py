@@ -115,6 +115,13 @@ class Grants:
             return error.detail
         return ""
 
+    def believed(self) -> ControlKeys | None:
+        """Which node this is and whose orders count, as root has it now; None where unusable."""
+        try:
+            return self._keys()
+        except BackendError:
+            return None
+
     def checked(self, verb: Verb, signed: SignedTask) -> Grant:
         """What the task allows, where it allows this verb now. Raises BackendError by name."""
         try:

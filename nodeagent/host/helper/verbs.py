@@ -21,6 +21,7 @@ from nodeagent.host.cleanup.steps import Before, Devices, Done, StepFailed, devi
 from nodeagent.host.helper.bounds import Bounds, refuse_different
 from nodeagent.host.helper.grants import Grant, Grants
 from nodeagent.host.helper.wire import (
+    Belief,
     Cleaned,
     Inspection,
     Provision,
@@ -106,6 +107,9 @@ class Verbs:
         if request.verb is Verb.TRUST:
             why = self._grants.usable()
             return Trust(not why, why)
+        if request.verb is Verb.BELIEF:
+            told = self._grants.believed()
+            return Belief("", ()) if told is None else Belief(told.node_id, told.keys)
         if request.verb is Verb.END_BURN_IN:
             assert request.load is not None
             self._burning.end(request.load)

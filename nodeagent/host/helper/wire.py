@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from nodeagent.protocol import (
     BaremetalProvisionParams,
@@ -36,6 +36,7 @@ class Verb(StrEnum):
 
     INSPECT = "inspect"
     TRUST = "trust"
+    BELIEF = "belief"
     END_BURN_IN = "end_burn_in"
     TAKE = "take"
     DEFINE = "define"
@@ -46,9 +47,10 @@ class Verb(StrEnum):
     BURN_IN = "burn_in"
 
 
-WITHOUT_TASK = frozenset({Verb.INSPECT, Verb.TRUST, Verb.END_BURN_IN})
-"""Two only look. To end a burn-in's load gives nothing to anybody: what is killed has not passed,
-and it must be possible also where the task that began it is known to nobody here any more."""
+_LOOKS = frozenset({Verb.INSPECT, Verb.TRUST, Verb.BELIEF})
+WITHOUT_TASK = _LOOKS | {Verb.END_BURN_IN}
+"""All but one only look. To end a burn-in's load gives nothing to anybody: what is killed has not
+passed, and it must be possible also where the task that began it is known to nobody any more."""
 
 _MAKES = frozenset({Verb.TAKE, Verb.DEFINE, Verb.ATTACH, Verb.START})
 _RELEASES = frozenset({Verb.TAKE, Verb.CLEAN, Verb.SETTLE})
@@ -83,6 +85,19 @@ class Trust(Message):
 
     works: bool
     detail: Annotated[str, Text(2000, least=0, multiline=True)]
+
+
+@dataclass(frozen=True)
+class Belief(Message):
+    """For which node the helper takes this host, and whose orders it takes: public keys in base64.
+
+    Both are empty where its file of keys cannot be used; `trust` says why. A verb of its own, since
+    an agent of before takes an answer with more members than it knows for none.
+    """
+
+    ignores_unknown: ClassVar[bool] = True
+    node_id: Annotated[str, Text(64, least=0)]
+    keys: Annotated[tuple[Annotated[str, Text(64)], ...], Many(8)]
 
 
 @dataclass(frozen=True)
@@ -143,7 +158,7 @@ def parse_request(raw: Any) -> Request:
     except ValueError:
         raise WireError("/verb", "unknown_value", "not one of the helper's verbs") from None
     rest = {key: value for key, value in raw.items() if key != "verb"}
-    if verb in (Verb.INSPECT, Verb.TRUST):
+    if verb in _LOOKS:
         _only(rest)
         return Request(verb)
     if verb is Verb.END_BURN_IN:

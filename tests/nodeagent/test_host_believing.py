@@ -1,0 +1,93 @@
+"""Is a helper of another control plane, or of another node, named before it refuses any task?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from nodeagent.host.believing import differences
+from nodeagent.host.helper.wire import Belief
+from nodeagent.identity import Identity
+from nodeagent.protocol import TaskKind
+from nodeagent.signing import fingerprint, public_text
+from tests.nodeagent.control import NODE
+from tests.nodeagent.host_stage import HostStage, host_stage, until
+
+FILE = Path("/etc/gpuaas-agent/control-keys.toml")
+KEY, OTHER = "A" * 43 + "=", "B" * 43 + "="
+
+
+@pytest.fixture
+def stage() -> Iterator[HostStage]:
+    """A host whose helper and agent have not been started."""
+    with host_stage() as made:
+        made.control.poll_ms = 50
+        yield made
+
+
+def start(stage: HostStage) -> None:
+    """Both halves, until the host was heard."""
+    stage.start_helper()
+    stage.start_agent()
+    assert until(lambda: bool(stage.control.observed))
+
+
+def conditions(stage: HostStage) -> dict[str, str]:
+    """Of the last report: codes with what they say."""
+    return {one.code: one.detail for one in stage.control.observed[-1].conditions}
+
+
+def test_a_helper_of_another_node_is_named_in_the_first_report(stage: HostStage) -> None:
+    stage.trust(public_text(stage.control.key), node_id="node-of-before")
+    start(stage)
+    assert list(conditions(stage)) == ["helper_wrong_node"]
+    said = conditions(stage)["helper_wrong_node"]
+    assert f"is of node node-of-before, and this host joined as {NODE}" in said
+    assert "manage.py control_keys --node host-1" in said
+    assert (stage.control.failed, stage.control.completed) == ([], [])
+    stage.trust(public_text(stage.control.key))
+    assert until(lambda: not conditions(stage))
+    stage.done(TaskKind.VM_PROVISION, stage.provision(0), "make")
+
+
+def test_a_helper_with_another_control_planes_keys_is_named_and_asked_about_once(
+    stage: HostStage,
+) -> None:
+    other = public_text(Ed25519PrivateKey.generate())
+    stage.trust(other)
+    start(stage)
+    assert list(conditions(stage)) == ["helper_wrong_keys"]
+    said = conditions(stage)["helper_wrong_keys"]
+    assert f"has the keys {fingerprint(other)}" in said
+    assert f"signs with {fingerprint(public_text(stage.control.key))}" in said
+    seen = len(stage.control.order)
+    assert until(lambda: len(stage.control.order) > seen + 10)
+    assert stage.control.renewals == 1
+
+
+def test_an_agent_that_has_not_met_the_new_key_yet_asks_for_it_and_nothing_is_wrong(
+    stage: HostStage,
+) -> None:
+    start(stage)
+    new = Ed25519PrivateKey.generate()
+    stage.control.key = new
+    stage.trust(public_text(new))
+    assert until(lambda: stage.control.renewals == 1)
+    seen = len(stage.control.order)
+    assert until(lambda: len(stage.control.order) > seen + 6)
+    assert {one.code for report in stage.control.observed for one in report.conditions} == set()
+
+
+def test_a_helper_that_does_not_say_whom_it_believes_is_unknown_and_not_wrong() -> None:
+    joined = Identity("node-1", "gpu-17", "c", 0, 1, KEY, 1000)
+    assert differences(None, joined, FILE) == ()
+    assert differences(Belief("", ()), joined, FILE) == ()
+    assert differences(Belief("node-1", (OTHER, KEY)), joined, FILE) == ()
+    assert differences(Belief("node-2", (OTHER,)), None, FILE) == ()
+    both = differences(Belief("node-2", (OTHER,)), joined, FILE)
+    assert [one.code for one in both] == ["helper_wrong_node", "helper_wrong_keys"]
+    told = Belief.from_json({"node_id": "n", "keys": [], "of_later": 1})
+    assert told == Belief("n", ())
