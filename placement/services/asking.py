@@ -7,23 +7,17 @@ from datetime import datetime
 from typing import Final
 
 from placement.models import Node
-from placement.services.signatures import KNOWN, SEEN, TAKEN, Signed, host_of, number_take
+from placement.services.signatures import HAD, KNOWN, SEEN, TAKEN, Signed, host_of, number_take
 
-# A task that is due, a lease that may have ended, or a burn-in that was stopped.
+# Asked once node and credential are had: what is read then is not from before a wait for them.
 _ASK: Final = (
     KNOWN
-    + SEEN
+    + HAD
     + TAKEN
+    + SEEN
     + """
 SELECT known.id, known.name, known.state, known.boot_id, known.at,
-       EXISTS (
-       SELECT FROM placement_nodetask t
-        WHERE t.node_id = known.id AND t.state IN ('pending', 'leased')
-          AND (t.due_at <= known.at AND t.state = 'pending'
-               OR t.lease_until < known.at AND t.state = 'leased'))
-       OR EXISTS (
-       SELECT FROM placement_nodetask t
-        WHERE t.node_id = known.id AND t.state = 'cancelled' AND t.ended_at IS NULL)
+       placement_work_waits(known.id, %(now)s::timestamptz)
   FROM known JOIN taken ON taken.id = known.credential
 """
 )

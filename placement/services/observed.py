@@ -44,7 +44,7 @@ def node_reports(signed: Signed, said: Said | None) -> tuple[Node, ObservedAnswe
 
     None: it is still to be read, and taken in full. Raises what signatures.number_take raises.
     """
-    if said is None or not said.may_pass:
+    if said is None:
         return host_of(number_take(signed)), None
     node, now, same = report_quiet(signed, said, HOLDING)
     return node, ObservedAnswer(server_time=int(now.timestamp())) if same else None

@@ -41,13 +41,17 @@ _HEAD: Final = re.compile(
 
 # Whether all that is held there was said to be there, and nothing else was; by what was stored,
 # since the bytes are the same. Traces and unwell GPUs are judged by every report; what is judged by
-# the age of an error or of what a report proves, by every so many. That nothing asked for is
-# released is said in words too: the states come as a value, and the index of what stands is found
-# by words only; without it every lease that ever was would be read.
+# the age of an error or of what a report proves, by every so many. Any report may be lost, or be
+# refused: so it is the first that is answered with a number beyond the next so many, which the
+# number of the report that was last taken tells; and the same for a look in full. That nothing
+# asked for is released is said in words too: the states come as a value, and the index of what
+# stands is found by words only; without it every lease that ever was would be read.
 _HELD: Final = """
 held AS MATERIALIZED (
-    SELECT known.id, n.observed_seq,
-           n.observed->>'digest' = %(digest)s AND n.observed->'conditions' = '[]'::jsonb
+    SELECT known.id, n.observed_seq, n.generation,
+           n.observed->>'digest' = %(digest)s
+           AND %(seq)s::bigint / %(in_full)s = n.observed_seq / %(in_full)s
+           AND n.observed->'conditions' = '[]'::jsonb
            AND ARRAY(SELECT a.id::text FROM placement_allocation a
                   WHERE a.node_id = n.id AND a.state = ANY (%(holding)s)
                        AND a.state <> 'released' ORDER BY 1)
@@ -60,7 +64,7 @@ held AS MATERIALIZED (
                             WHERE r.node_id = n.id AND r.state IN ('found', 'overridden'))
            AND NOT EXISTS (SELECT FROM placement_devicehealth h
                             WHERE h.node_id = n.id AND h.classification <> 'healthy')
-           AND (NOT %(judged)s
+           AND (%(seq)s::bigint / %(judged)s = n.observed_seq / %(judged)s
                 OR NOT EXISTS (SELECT FROM placement_xidevent x
                                 WHERE x.node_id = n.id
                                   AND x.created_at >= known.at - make_interval(secs => %(back)s))
@@ -71,33 +75,40 @@ held AS MATERIALIZED (
            AS agrees
       FROM known JOIN placement_node n ON n.id = known.id),
 """
-# Looked at in the row as it is once it is locked: no other report was taken in the meantime.
+# Looked at in the row as it is once it is locked: no other report was taken in the meantime, and
+# nothing was placed there or given back.
 _STILL: Final = """held.agrees AND n.boot_id = %(boot)s AND n.observed_seq < %(seq)s
-           AND n.observed_seq = held.observed_seq
+           AND n.observed_seq = held.observed_seq AND n.generation = held.generation
            AND n.health = 'ok' AND n.conditions = '[]'::jsonb"""
+# Every report is written down, also within a second of another message.
+_HAD: Final = """
+had AS MATERIALIZED (
+    SELECT n.id FROM held JOIN placement_node n ON n.id = held.id FOR NO KEY UPDATE OF n),
+"""
 # What was stored keeps its number and time; those of this report are in columns of their own.
 _SEEN: Final = f"""
-seen AS (
+, seen AS (
     UPDATE placement_node n
        SET last_seen_at = known.at,
            observed_seq = CASE WHEN {_STILL} THEN %(seq)s ELSE n.observed_seq END,
            observed_at = CASE WHEN {_STILL} THEN known.at ELSE n.observed_at END
-      FROM known JOIN held ON held.id = known.id
+      FROM known JOIN taken ON taken.id = known.credential JOIN held ON held.id = known.id
      WHERE n.id = known.id
  RETURNING n.id, n.observed_seq = %(seq)s AND n.observed_at = known.at AS same),
 noted AS (
     UPDATE placement_allocation a SET observed_at = known.at
       FROM known JOIN seen ON seen.id = known.id
      WHERE seen.same AND a.node_id = known.id AND a.state = ANY (%(holding)s)
-       AND a.state <> 'released'),
+       AND a.state <> 'released')
 """
 _SAME: Final = (
     KNOWN
     + _HELD
-    + _SEEN
+    + _HAD
     + TAKEN
+    + _SEEN
     + "SELECT known.id, known.name, known.state, known.boot_id, known.at, seen.same"
-    " FROM known JOIN seen ON seen.id = known.id JOIN taken ON taken.id = known.credential"
+    " FROM known JOIN seen ON seen.id = known.id"
 )
 
 
@@ -108,11 +119,6 @@ class Said:
     boot_id: str
     seq: int
     digest: str
-
-    @property
-    def may_pass(self) -> bool:
-        """Whether it need not be taken in full."""
-        return self.seq % IN_FULL_EVERY != 0
 
 
 def said_in(body: bytes) -> Said | None:
@@ -135,7 +141,8 @@ def report_quiet(
     """
     proved = from_report((), clock.now())
     more = {
-        "judged": said.seq % JUDGED_EVERY == 0,
+        "in_full": Int8(IN_FULL_EVERY),
+        "judged": Int8(JUDGED_EVERY),
         "back": LOOKED_BACK.total_seconds(),
         "check": proved.check,
         "verdict": proved.verdict,

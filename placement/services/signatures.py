@@ -40,26 +40,33 @@ known AS (
        AND abs(extract(epoch FROM here.at) - %(timestamp)s) <= %(window)s
        AND c.last_sequence < %(sequence)s),
 """
-# A host reports and asks in one breath: the second need not write that it lives once more.
-SEEN: Final = """
-seen AS (
-    UPDATE placement_node n SET last_seen_at = known.at FROM known
-     WHERE n.id = known.id
-       AND (n.last_seen_at IS NULL OR n.last_seen_at < known.at - interval '1 second'
-            OR n.last_seen_at > known.at)
- RETURNING n.id),
+# The node's row before its credential's, as a join locks them, and before anything is done: of two
+# messages that come together the one with the lower number, or the second of one number, finds it
+# taken, and must have done nothing. A host reports and asks in one breath: the second need not
+# write that it lives once more.
+HAD: Final = """
+had AS MATERIALIZED (
+    SELECT n.id FROM known JOIN placement_node n ON n.id = known.id
+     WHERE n.last_seen_at IS NULL OR n.last_seen_at < known.at - interval '1 second'
+        OR n.last_seen_at > known.at
+       FOR NO KEY UPDATE OF n),
 """
-# The node (in ``seen``) before its credential, as a join locks them. Of two messages of one number
-# that come together the second finds it taken.
 TAKEN: Final = """
 taken AS (
     UPDATE placement_nodecredential c SET last_sequence = %(sequence)s, last_seen_at = known.at
-      FROM known LEFT JOIN seen ON seen.id = known.id
+      FROM known LEFT JOIN had ON had.id = known.id
      WHERE c.id = known.credential AND c.last_sequence < %(sequence)s AND c.revoked_at IS NULL
  RETURNING c.id)
 """
+# What else a statement does, it does for what is ``taken`` only.
+SEEN: Final = """
+, seen AS (
+    UPDATE placement_node n SET last_seen_at = known.at
+      FROM known JOIN taken ON taken.id = known.credential JOIN had ON had.id = known.id
+     WHERE n.id = known.id)
+"""
 _TAKE: Final = (
-    KNOWN + SEEN + TAKEN + "SELECT known.id, known.name, known.state, known.boot_id"
+    KNOWN + HAD + TAKEN + SEEN + "SELECT known.id, known.name, known.state, known.boot_id"
     " FROM known JOIN taken ON taken.id = known.credential"
 )
 HOST: Final = ("id", "name", "state", "boot_id")
@@ -149,7 +156,8 @@ def number_take(
 ) -> prepared.Row:
     """The answer of a statement that takes the number of a message whose signature holds.
 
-    ``sql`` begins with KNOWN and has TAKEN, ``more`` is what else it names. Each sequence is
+    ``sql`` begins with KNOWN and has TAKEN, and changes nothing where that takes nothing;
+    ``more`` is what else it names. Each sequence is
     accepted once, rising. Raises CredentialInvalid, ClockSkew or ReplayedMessage.
 
     A host that was off for longer than its credential lives comes back by itself: ``renewing``

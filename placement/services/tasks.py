@@ -145,7 +145,10 @@ def tasks_lease(*, node: Node, message: LeaseRequest, asked: Asked) -> LeaseAnsw
 def _lease(node: Node, message: LeaseRequest, now: datetime) -> LeaseAnswer:
     actor = node_actor(node)
     if message.boot_id != node.boot_id:
-        node = _new_boot(locked(node.pk), message.boot_id, actor)
+        # Another poll of this boot may have come first: what it was given is not lost by it.
+        node = locked(node.pk)
+        if message.boot_id != node.boot_id:
+            node = _new_boot(node, message.boot_id, actor)
     lost = list(NodeTask.objects.filter(node=node, state=TaskState.LEASED, lease_until__lt=now))
     if any(task.kind == TaskKind.BURN_IN for task in lost):
         locked(node.pk)  # before its tasks: the end of a burn-in opens it

@@ -19,7 +19,7 @@ from placement.node_tasks import ObservedAnswer, TelemetryReport
 from placement.node_tasks import TelemetryWindow as WireWindow
 from placement.services.health import health_refresh, xids_take
 from placement.services.nodes import locked, version_parts, versions_seen
-from placement.services.signatures import KNOWN, SEEN, TAKEN, Signed, host_of, number_take
+from placement.services.signatures import HAD, KNOWN, SEEN, TAKEN, Signed, host_of, number_take
 
 RING: Final = 60
 """Windows kept of a host: an hour, at the agent's one a minute."""
@@ -39,13 +39,15 @@ ring AS (
                         WHERE w.node_id = known.id AND w.boot_id = %(boot)s
                           AND w.seq = %(number)s AND w.ended_at = %(ended)s)),
 """
+    + HAD
+    + TAKEN
     + SEEN
     + """
-turned AS (
+, turned AS (
     UPDATE placement_nodetelemetry t
        SET place = (ring.place + 1) %% %(ring)s, boot_id = %(boot)s, received_at = known.at,
            lost = t.lost + %(lost)s
-      FROM ring, known LEFT JOIN seen ON seen.id = known.id
+      FROM ring, known JOIN taken ON taken.id = known.credential
      WHERE t.id = ring.id AND t.place = ring.place
  RETURNING t.node_id, t.place, t.received_at),
 put AS (
@@ -56,9 +58,8 @@ put AS (
       FROM turned
         ON CONFLICT (node_id, place) DO UPDATE
        SET boot_id = excluded.boot_id, seq = excluded.seq, began_at = excluded.began_at,
-           ended_at = excluded.ended_at, received_at = excluded.received_at, body = excluded.body),
+           ended_at = excluded.ended_at, received_at = excluded.received_at, body = excluded.body)
 """
-    + TAKEN
     + "SELECT known.id, known.name, known.state, known.boot_id, known.at, turned.place"
     " FROM known JOIN taken ON taken.id = known.credential"
     " LEFT JOIN turned ON turned.node_id = known.id"
@@ -118,12 +119,15 @@ def telemetry_take(*, node: Node, message: TelemetryReport) -> ObservedAnswer:
         ring.place = (ring.place + 1) % RING
         _put(row, ring.place, message.boot_id, window, now)
         told = xids_take(row, message.boot_id, window) or told
-    versions_seen(row, driver=message.windows[-1].driver, runtime=message.windows[-1].cuda)
+    last = message.windows[-1]
+    # A report that another one has overtaken, or of an earlier boot, tells what was once.
+    if message.boot_id == row.boot_id and all(seq <= last.seq for seq, _ in known):
+        versions_seen(row, driver=last.driver, runtime=last.cuda)
     ring.boot_id, ring.received_at = message.boot_id, now
     if not repeated:
         ring.lost += message.lost
     ring.save()
-    if told or _errors(message.windows[-1]):
+    if told or _errors(last):
         health_refresh(row)
     return ObservedAnswer(server_time=int(now.timestamp()))
 

@@ -137,6 +137,32 @@ def test_every_so_many_reports_one_is_taken_in_full(host: Steady) -> None:
     assert in_full_of_the_next(host, IN_FULL_EVERY) == 1
 
 
+def test_a_look_in_full_that_is_lost_comes_with_the_next_report(host: Steady) -> None:
+    while (host.seq + 1) % IN_FULL_EVERY:
+        host.report()
+    host.seq += 1  # sent, and never heard
+    assert in_full_of_the_next(host, 1) == 1
+    assert in_full_of_the_next(host, IN_FULL_EVERY - 2) == 0
+    with pytest.raises(AssertionError):
+        host.report(conditions="none")  # heard, and not understood
+    assert in_full_of_the_next(host, 1) == 1
+    assert in_full_of_the_next(host, 1) == 0
+
+
+def test_the_age_of_evidence_is_judged_also_where_every_eighth_report_is_lost(
+    host: Steady,
+) -> None:
+    while (host.seq + 1) % JUDGED_EVERY:
+        host.report()
+    known = ReadinessEvidence.objects.get(node=host.node, check_name="runtime", device="")
+    old = known.observed_at - 2 * FRESH
+    ReadinessEvidence.objects.filter(pk=known.pk).update(observed_at=old)
+    host.seq += 1
+    host.report()
+    known.refresh_from_db()
+    assert known.observed_at > old + FRESH
+
+
 def in_full_of_the_next(host: Steady, count: int) -> int:
     """How many of the next reports are taken in full."""
     took = []
