@@ -61,6 +61,7 @@ from nodeagent.protocol import (
 log = logging.getLogger("nodeagent")
 _READY_POLL_S = 1.0
 _BANNER_S = 3.0
+_BEAT_S = 1.0
 _LOOK_EVERY_S = 10.0
 # Without these two, a later step would touch what is still in use.
 _NOTHING_BEYOND = (CleanupStep.VM_GONE, CleanupStep.DEVICES_DETACHED)
@@ -159,8 +160,12 @@ class HostBackend:
     async def discover(self, progress: Progress) -> TopologyReport:
         """Read the wiring again. Raises BackendError."""
         await progress("reading", 10)
+        reading = asyncio.create_task(asyncio.to_thread(self._wiring.read))
         try:
-            report = await asyncio.to_thread(self._wiring.read)
+            # A slow driver takes longer than the task is leased for.
+            while not (await asyncio.wait([reading], timeout=_BEAT_S))[0]:
+                await progress("reading", 10)
+            report = reading.result()
         except (OSError, ValueError) as error:
             raise BackendError(
                 FailureCode.BACKEND_ERROR,

@@ -45,17 +45,21 @@ class AmdReading:
     reason: str = ""
 
 
-def read_amd() -> AmdReading:
-    """Ask the library, if there is one. Never raises."""
+def read_amd(answered: Callable[[], None] = lambda: None) -> AmdReading:
+    """Ask the library, if there is one. Never raises. answered: called after each GPU and pair."""
     with opened() as (library, reason):
         if library is None:
             return AmdReading({}, reason)
         handles = ask(library.amdsmi_get_processor_handles)
+        answered()
         if handles.value is None:
             return AmdReading({}, "library_unusable")
-        found = [(handle, _read(library, handle)) for handle in handles.value]
+        found = []
+        for handle in handles.value:
+            found.append((handle, _read(library, handle)))
+            answered()
         gpus = {gpu.pci: (handle, gpu) for handle, gpu in found if gpu is not None}
-        peers = _peers(library, gpus)
+        peers = _peers(library, gpus, answered)
         return AmdReading(
             {pci: replace(gpu, peers=peers.get(pci, ())) for pci, (_, gpu) in gpus.items()}
         )
@@ -100,7 +104,9 @@ def _read(library: Any, handle: Any) -> AmdGpu | None:
     )
 
 
-def _peers(library: Any, gpus: Mapping[str, tuple[Any, AmdGpu]]) -> dict[str, tuple[str, ...]]:
+def _peers(
+    library: Any, gpus: Mapping[str, tuple[Any, AmdGpu]], answered: Callable[[], None]
+) -> dict[str, tuple[str, ...]]:
     """By address, who is one hop away by xGMI; nothing of a hive in which some pair cannot say."""
     found: dict[str, list[str]] = {}
     silent: set[str] = set()
@@ -109,6 +115,7 @@ def _peers(library: Any, gpus: Mapping[str, tuple[Any, AmdGpu]]) -> dict[str, tu
         if hive is None or hive != peer.hive.value:
             continue
         way = ask(_way, library, handle, far).value
+        answered()
         if way is None:
             silent.add(hive)
         elif way == (_XGMI, 1):

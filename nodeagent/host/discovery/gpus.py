@@ -21,8 +21,10 @@ from nodeagent.topology.model import Draft
 from nodeagent.topology.nvlink import CPU_CLASS, NVSWITCH_CLASS, RawLink
 from nodeagent.topology.pci import AMD, NVIDIA, DeviceKind, address_key
 
-# Where no daemon keeps GPUs initialised, a driver takes a second or two for each.
-_MOST_READ_S, _MOST_LOOK_S = 120.0, 20.0
+# Where no daemon keeps GPUs initialised, a driver takes a second or two for each, in one call or in
+# several. A discovery waits for as long as calls come back; a look must not keep its host silent.
+_READ_CALL_S = 60.0
+_LOOK_CALL_S, _MOST_LOOK_S = 15.0, 20.0
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,17 @@ def ask_libraries(
 ) -> Libraries:
     """Ask those libraries whose vendor's cards are on the bus, and NVML always. Never raises.
 
-    A driver that hangs is not waited for: then nobody knows what it would have said.
+    A driver that hangs is not waited for: then nobody knows what it would have said. Of one that is
+    only slow a look that is not waited for is the next one's answer.
     """
     if nvml is None:
         return _ask(None, bus, wiring)
     try:
-        most_s = _MOST_READ_S if wiring else _MOST_LOOK_S
-        return nvml.within(most_s, lambda: _ask(nvml, bus, wiring))
+        if wiring:
+            return nvml.within(_READ_CALL_S, lambda: _ask(nvml, bus, wiring))
+        return nvml.within(
+            _LOOK_CALL_S, lambda: _ask(nvml, bus, wiring), most_s=_MOST_LOOK_S, late="look"
+        )
     except NvmlUnavailable as error:
         return Libraries((), error.reason, AmdReading({}, error.reason))
 
@@ -70,7 +76,10 @@ def _ask(nvml: Nvml | None, bus: Mapping[str, PciDevice], wiring: bool) -> Libra
         except NvmlUnavailable as error:
             reason = error.reason
     has_amd = any(one.kind is DeviceKind.GPU and one.vendor == AMD for one in bus.values())
-    return Libraries(tuple(records), reason, read_amd() if has_amd else AmdReading({}, "no_card"))
+    if not has_amd:
+        return Libraries(tuple(records), reason, AmdReading({}, "no_card"))
+    amd = read_amd() if nvml is None else read_amd(nvml.answered)
+    return Libraries(tuple(records), reason, amd)
 
 
 def add_gpus(

@@ -14,7 +14,7 @@ from nodeagent.host.discovery.gpus import Libraries, ask_libraries, identify
 from nodeagent.host.discovery.memory import GpuMemory
 from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.nvml import GpuRecord, Nvml
-from nodeagent.host.nvml.library import LOST
+from nodeagent.host.nvml.library import HANGS, LOST, SLOW
 from nodeagent.protocol import (
     Condition,
     Gpu,
@@ -63,6 +63,9 @@ def observe_devices(
     gpus = tuple(
         ObservedDevice(gpu.uuid or "", _gpu_presence(gpu, here, listed, said)) for gpu in known
     )
+    if said.nvml_reason == HANGS:
+        # Also where every GPU is remembered: nothing can be started on them or cleaned meanwhile.
+        conditions.insert(0, Condition(HANGS, "a call into the GPUs' driver does not come back"))
     conditions += [
         Condition("device_missing", f"{what} {one.id} is no longer on the bus", device=one.id)
         for what, family in (("NIC", report.nics), ("NVMe", report.nvmes))
@@ -118,6 +121,9 @@ def _gpu_conditions(
             return [Condition("device_missing", "the GPU is no longer on the bus", device=uuid)]
         if not listed:
             return [Condition("bus_unreadable", "the PCI bus cannot be read", device=uuid)]
+        if said.nvml_reason == SLOW:
+            # It answers, only not in time for this look: the next look may have it.
+            return []
         lost = _some_lost(said)
         why = "the driver has lost it" if lost else said.nvml_reason or _why_unnamed(said)
         code = "gpu_lost" if lost else "gpu_unreadable"

@@ -3,19 +3,23 @@
 One `Nvml` a process. Whoever reads opens a session; a session's handles end with it. Before a GPU
 is reset, rebound or repartitioned, `released` waits until no session is open and keeps new ones
 out, because the driver refuses to let go of a device that anybody holds. A driver may keep a call
-for minutes; whoever must not wait that long asks `within` a time.
+for minutes; whoever must not wait that long asks `within` a time. One call that does not come back
+is a driver that hangs; many that do, one after the other, are a slow one, as where no daemon keeps
+GPUs initialised.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pynvml
 
@@ -56,7 +60,8 @@ _ABSENCES = {3: "not_supported", 6: "not_found"}
 LOST = frozenset({"gpu_lost", "gpu_not_found"})
 # With these nobody is there to ask, and that is all there is to say; anything else is unknown.
 NOBODY = frozenset({"library_missing", "driver_not_loaded"})
-HANGS, OUTDATED = "driver_hangs", "version_mismatch"
+HANGS, SLOW, OUTDATED = "driver_hangs", "driver_slow", "version_mismatch"
+_KEPT_S = 30.0
 _NAME = "libnvidia-ml.so.1"
 
 
@@ -87,7 +92,13 @@ def reason_of(error: BaseException) -> str:
 
 
 class NvmlSession:
-    """An open NVML. Handles belong to it and must not be kept beyond it."""
+    """An open NVML. Handles belong to it and must not be kept beyond it.
+
+    answered: called whenever a call has come back.
+    """
+
+    def __init__(self, answered: Callable[[], None] = lambda: None) -> None:
+        self._answered = answered
 
     def count(self) -> int:
         """How many GPUs the driver has. Raises NvmlUnavailable."""
@@ -95,6 +106,8 @@ class NvmlSession:
             return int(pynvml.nvmlDeviceGetCount())
         except pynvml.NVMLError as error:
             raise NvmlUnavailable(reason_of(error)) from error
+        finally:
+            self._answered()
 
     def ask(self, call: Callable[..., Any], *arguments: Any) -> Fact[Any]:
         """One call as a fact: what it returned, not supported, or unknown with the reason."""
@@ -109,6 +122,8 @@ class NvmlSession:
         except (MemoryError, OverflowError):
             # It counted more than there can be.
             return unknown("out_of_range")
+        finally:
+            self._answered()
 
     def ask_either(
         self, call: Callable[..., Any], older: Callable[..., Any], *arguments: Any
@@ -116,6 +131,45 @@ class NvmlSession:
         """As `ask`; where the driver is too old for the call, by the one of before."""
         asked = self.ask(call, *arguments)
         return self.ask(older, *arguments) if asked.reason in _TOO_OLD else asked
+
+
+@dataclass(eq=False)
+class _Asked:
+    """Work that asks drivers, in a thread of its own. given: whether its answer reached anybody.
+
+    call_s: how long one call may take. answered_at: when the last came back.
+    """
+
+    call_s: float
+    late: str
+    given: bool = False
+    thread: threading.Thread | None = None
+    answered_at: float = field(default_factory=time.monotonic)
+    answers: list[object] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def answered(self) -> None:
+        """A call came back."""
+        self.answered_at = time.monotonic()
+
+    def serves(self, late: str) -> bool:
+        """Whether what it gives is for whoever asks under this name now."""
+        if not late or late != self.late or self.given:
+            return False
+        return not self.ended.is_set() or time.monotonic() - self.answered_at <= _KEPT_S
+
+
+def _wait(asked: _Asked, until: float) -> None:
+    """Until it has ended. Raises NvmlUnavailable when it hangs, or is too slow for that."""
+    while True:
+        hangs_at = asked.answered_at + asked.call_s
+        if asked.ended.wait(max(0.0, min(until, hangs_at) - time.monotonic())):
+            return
+        now = time.monotonic()
+        if now >= asked.answered_at + asked.call_s:
+            raise NvmlUnavailable(HANGS)
+        if now >= until:
+            raise NvmlUnavailable(SLOW)
 
 
 class Nvml:
@@ -126,7 +180,8 @@ class Nvml:
         self._open = 0
         self._wanted = 0
         self._asking = threading.Lock()
-        self._hangs = False
+        self._asked = _Asked(0.0, "", given=True)
+        self._asked.ended.set()
 
     @property
     def open_sessions(self) -> int:
@@ -138,36 +193,55 @@ class Nvml:
         """Whether somebody waits for NVML to be let go of; a long session should end then."""
         return self._wanted > 0
 
-    def within(self, wait_s: float, work: Callable[[], T]) -> T:
+    def within(
+        self, call_s: float, work: Callable[[], T], *, most_s: float = math.inf, late: str = ""
+    ) -> T:
         """What the work gives, done in a thread of its own.
 
-        Raises NvmlUnavailable with the reason `driver_hangs` when it takes longer. It then goes on
-        alone, and until it has ended everybody else is told so at once: nobody waits behind it.
+        call_s: how long one call of it may take; most_s: how long it is waited for, in seconds.
+        late: under which name an answer that came too late is given to whoever asks for the same
+        next. Raises NvmlUnavailable: `driver_hangs` when a call does not come back, `driver_slow`
+        when calls do and it takes longer all the same. The work then goes on alone; while it hangs
+        everybody is told so at once, and nobody waits behind it.
         """
-        until = time.monotonic() + wait_s
-        if not self._asking.acquire(timeout=0 if self._hangs else wait_s):
-            raise NvmlUnavailable(HANGS)
-        done: list[T | BaseException] = []
-        ended = threading.Event()
+        until = time.monotonic() + most_s
+        while (mine := self._turn(call_s, work, late)) is None:
+            _wait(self._asked, until)
+        _wait(mine, until)
+        mine.given = True
+        (answer,) = mine.answers
+        if isinstance(answer, BaseException):
+            raise answer
+        return cast(T, answer)
 
-        def ask() -> None:
-            try:
-                done.append(work())
-            except BaseException as error:  # raised again where it was asked for
-                done.append(error)
-            finally:
-                self._hangs = False
-                ended.set()
-                self._asking.release()
+    def _turn(self, call_s: float, work: Callable[[], object], late: str) -> _Asked | None:
+        """The work begun, or the same that is under way or came late; None: another's turn."""
+        with self._asking:
+            last = self._asked
+            if last.serves(late):
+                return last
+            if not last.ended.is_set():
+                return None
+            mine = self._asked = _Asked(call_s, late)
 
-        threading.Thread(target=ask, name="nvml", daemon=True).start()
-        if not ended.wait(max(0.0, until - time.monotonic())):
-            self._hangs = not ended.is_set()
-            raise NvmlUnavailable(HANGS)
-        (given,) = done
-        if isinstance(given, BaseException):
-            raise given
-        return given
+            def ask() -> None:
+                try:
+                    mine.answers.append(work())
+                except BaseException as error:  # raised again where it was asked for
+                    mine.answers.append(error)
+                finally:
+                    mine.answered()
+                    mine.ended.set()
+
+            mine.thread = threading.Thread(target=ask, name="nvml", daemon=True)
+            mine.thread.start()
+            return mine
+
+    def answered(self) -> None:
+        """A call into a driver came back. Only those of the work that is waited for count."""
+        asked = self._asked
+        if asked.thread is threading.current_thread():
+            asked.answered()
 
     @contextmanager
     def session(self) -> Iterator[NvmlSession]:
@@ -185,7 +259,8 @@ class Nvml:
                     self._load_anew()
                 raise NvmlUnavailable(reason) from error
             try:
-                yield NvmlSession()
+                self.answered()
+                yield NvmlSession(self.answered)
             finally:
                 _shut_down()
         finally:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from nodeagent.host.discovery import discover, gpus, observe_devices
-from nodeagent.host.nvml import Nvml, NvmlUnavailable
+from nodeagent.host.discovery import discover, observe_devices
+from nodeagent.host.nvml import Nvml
 from nodeagent.host.telemetry import HostTelemetry
 from nodeagent.host.telemetry.exposition import render
 from nodeagent.host.telemetry.xids import watch_xids
@@ -90,92 +88,6 @@ def test_a_fabric_manager_that_has_not_started_is_a_finding_of_each_gpu(
     found = [one.device for one in report.findings if one.code == "fabric_not_ready"]
     assert found == list(PCI)
     assert {gpu.fabric.presence for gpu in report.gpus if gpu.fabric} == {Presence.UNKNOWN}
-
-
-# Hung
-
-
-@pytest.mark.gcc
-@pytest.mark.parametrize("call", ["nvmlDeviceGetName", "nvmlDeviceGetHandleByIndex_v2"])
-def test_a_call_that_hangs_is_waited_for_once_and_then_by_nobody(
-    host: TreeBuilder,
-    fake: FakeNvml,
-    nvml: Nvml,
-    call: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(gpus, "_MOST_LOOK_S", 0.3)
-    monkeypatch.setattr(gpus, "_MOST_READ_S", 0.3)
-    report = reported(host, nvml)
-    fake.change({f"sleep.0.{call}": "2500"})
-    began = time.monotonic()
-    first = observe_devices(report, host.root, nvml)
-    second = observe_devices(report, host.root, nvml)
-    again = reported(host, nvml)
-    assert time.monotonic() - began < 2
-    for sight in (first, second):
-        assert {one.presence for one in sight.devices.gpus} == {Presence.UNKNOWN}
-        assert {one.presence for one in sight.devices.nics} == {Presence.PRESENT}
-        assert {one.code for one in sight.conditions} == {"gpu_unreadable"}
-        assert all("driver_hangs" in one.detail for one in sight.conditions)
-    assert fact(again, None, "nvml").presence is Presence.UNKNOWN
-    assert fact(again, None, "nvml").reason == "driver_hangs"
-    assert "nvml_unavailable" in codes(again)
-    fake.change({f"sleep.0.{call}": None})
-    until = time.monotonic() + 20
-    while nvml.open_sessions and time.monotonic() < until:
-        time.sleep(0.05)
-    back = observe_devices(report, host.root, nvml)
-    assert {one.presence for one in back.devices.gpus} == {Presence.PRESENT}
-    assert (fake.open_count, nvml.open_sessions) == (0, 0)
-
-
-def test_what_goes_wrong_in_time_goes_wrong_where_it_was_asked_for(nvml: Nvml) -> None:
-    def broken() -> None:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        nvml.within(5, broken)
-    assert nvml.within(5, lambda: 7) == 7
-
-
-def test_many_that_ask_at_once_wait_for_each_other_and_not_for_one_that_hangs(nvml: Nvml) -> None:
-    def a_moment() -> int:
-        time.sleep(0.01)
-        return 1
-
-    leave = threading.Event()
-    answers: list[object] = []
-
-    def ask() -> None:
-        try:
-            answers.append(nvml.within(5, a_moment))
-        except NvmlUnavailable as error:
-            answers.append(error.reason)
-
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert answers == [1] * 8
-    with pytest.raises(NvmlUnavailable):
-        nvml.within(0.05, lambda: leave.wait(10))
-    before = threading.active_count()
-    for _ in range(20):
-        with pytest.raises(NvmlUnavailable, match="driver_hangs"):
-            nvml.within(5, lambda: 1)
-    assert threading.active_count() <= before
-    leave.set()
-    until = time.monotonic() + 5
-    while time.monotonic() < until:
-        try:
-            assert nvml.within(1, lambda: 2) == 2
-            break
-        except NvmlUnavailable:
-            time.sleep(0.01)
-    else:
-        pytest.fail("it never came back")
 
 
 # Old, updated, not there
