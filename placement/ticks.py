@@ -13,6 +13,7 @@ from placement.services.endings import deletions_sweep, excesses_sweep, suspensi
 from placement.services.evidence import readiness_sweep
 from placement.services.health import health_sweep
 from placement.services.maintenance import maintenance_sweep
+from placement.services.mends import parts_sweep
 from placement.services.observed import silence_sweep
 from placement.services.projections import projections_refresh
 from placement.services.queue import cycle_sweep
@@ -37,3 +38,4 @@ ticks.register("placement.durations", 15.0, durations_sweep)
 ticks.register("placement.maintenance", 10.0, maintenance_sweep)
 ticks.register("placement.readiness", 10.0, readiness_sweep)
 ticks.register("placement.health", 10.0, health_sweep)
+ticks.register("placement.parts", 30.0, parts_sweep)

@@ -11,6 +11,7 @@ none; where no slot has one, nothing is known.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 NONE = "-"
@@ -73,3 +74,23 @@ def beside(layout: str, count: int, mask: int) -> int:
         if mask >> index & 1:
             out |= near[index]
     return out
+
+
+def with_above(layout: str, switches: Mapping[int, str], tops: Mapping[str, str]) -> str:
+    """The layout with the switch above each slot's own, where it has none yet.
+
+    ``switches``: the own switch of a slot by its index; ``tops``: the one above, by the own one.
+    Names that are in the layout stay.
+    """
+    parts = [part.split(".") for part in layout.split("|")]
+    told = {k: top for k, name in switches.items() if k < len(parts) and (top := tops.get(name))}
+    # A switch above may itself be the own one of some slot, and then has a name already.
+    known = {switches[k]: part[1] for k, part in enumerate(parts) if switches.get(k) and part[1:]}
+    fresh = max((int(f) for part in parts for f in part[:4] if f.isdecimal()), default=0)
+    for top in sorted(set(told.values()) - set(known)):
+        fresh += 1
+        known[top] = str(fresh)
+    for k, top in told.items():
+        if parts[k][1:] and parts[k][1] and ABOVE not in parts[k][1]:
+            parts[k][1] += f"{ABOVE}{known[top].partition(ABOVE)[0]}"
+    return "|".join(".".join(part) for part in parts)

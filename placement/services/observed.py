@@ -24,6 +24,7 @@ from placement.services.nodes import locked, recount, refold
 from placement.services.quiet import DIGEST, Said, report_quiet
 from placement.services.residue import residue_take
 from placement.services.signatures import Signed, host_of, number_take
+from placement.services.slots import above_take
 from placement.services.strangers import strangers_add
 from placement.states import AllocationState, NodeState
 
@@ -119,6 +120,10 @@ def node_observed(*, node: Node, message: ObservedReport, digest: str = "") -> O
             subject=row,
             actor=node_actor(row),
             after={"part_kinds": said},
+        )
+    if above_take(row):
+        events.record(
+            kind="placement.node.wired", subject=row, actor=WATCH, after={"layout": row.layout}
         )
     if changed_slots or changed_parts:
         recount(row)

@@ -18,7 +18,7 @@ from placement.domain.identity import (
     shared,
 )
 from placement.domain.links import links_between, with_links
-from placement.domain.wiring import ABOVE, NONE
+from placement.domain.wiring import ABOVE, NONE, with_above
 from placement.models import GpuDevice, Node, Slot
 from placement.models.inventory import NicMode
 from placement.models.node import Intended
@@ -102,6 +102,27 @@ def links_take(node: Node) -> None:
     layout = with_links(node.layout, links)
     if layout != node.layout:
         node.layout, node.generation = layout, node.generation + 1
+
+
+def above_take(node: Node) -> bool:
+    """Give a layout the switches above those of its slots where code from before they were known
+    wrote it without; whether it did, and saved that. The row is locked.
+
+    All else of it stays as it was approved. What was decided by less is decided anew.
+    """
+    switches = node.topology.get("switches", ())
+    parents = [parent for one in switches if (parent := one.get("parent"))]
+    if ABOVE in node.layout or all(parent.startswith(HOST_BRIDGE) for parent in parents):
+        return False
+    rows = Slot.objects.filter(node=node, index__lt=node.slot_count).exclude(switch="")
+    slots = list(rows.exclude(state=SlotState.RETIRED))
+    own = {slot.index: slot.switch for slot in slots}
+    layout = with_above(node.layout, own, _tops(slots, node.topology))
+    if layout == node.layout:
+        return False
+    node.layout, node.generation = layout, node.generation + 1
+    node.save(update_fields=["layout", "generation"])
+    return True
 
 
 def lay_out(node: Node) -> None:
