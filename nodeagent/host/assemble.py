@@ -23,6 +23,8 @@ from nodeagent.host.cleanup.steps import Before, Devices, Done, device_step
 from nodeagent.host.cleanup.vfio import VfioDevices, wipe_disks
 from nodeagent.host.cleanup.xids import KernelLog, XidWatch
 from nodeagent.host.config import DeviceKind, HostConfig
+from nodeagent.host.discovery import see_as_root
+from nodeagent.host.helper.client import Helper
 from nodeagent.host.helper.grants import Grants
 from nodeagent.host.helper.keys import read_control_keys
 from nodeagent.host.helper.server import HelperServer
@@ -76,7 +78,8 @@ def _assembled(
     nvml: Nvml,
     telemetry: Feed | None,
 ) -> Agent:
-    own = wiring(config, nvml, config.agent_folder)
+    ask_root = Helper(config.socket_path).survey
+    own = wiring(config, nvml, config.agent_folder, ask_root=ask_root)
     backend = HostBackend(config, clock, own, nvml, lambda: home.identity)
     http = httpx.AsyncClient(transport=transport, timeout=30.0, trust_env=False)
     control = ControlPlane(http, config.server, home, clock)
@@ -145,6 +148,7 @@ def make_helper(config: HostConfig) -> HelperServer:
         owners=owners,
         burning=burning,
         grants=grants,
+        survey=lambda: see_as_root(config.root),
     )
     if runtime.works:
         verbs.resume()

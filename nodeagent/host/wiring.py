@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nodeagent.host.config import HostConfig
-from nodeagent.host.discovery import DeviceSight, GpuMemory, discover, observe_devices
+from nodeagent.host.discovery import AskRoot, DeviceSight, GpuMemory, discover, observe_devices
 from nodeagent.host.nvml import Nvml
 from nodeagent.protocol import ObservedDevice, ObservedDevices, Presence, TopologyReport
 from nodeagent.simhost.hardware import read_config, read_hardware
@@ -27,19 +27,29 @@ class OwnWiring:
     """This host's, through NVML, sysfs and PCI.
 
     folder: where GPUs are remembered. keeps: False only recalls, and writes nothing there.
+    ask_root: what this process may not see.
     """
 
-    def __init__(self, config: HostConfig, nvml: Nvml, folder: Path, keeps: bool) -> None:
+    def __init__(
+        self,
+        config: HostConfig,
+        nvml: Nvml,
+        folder: Path,
+        keeps: bool,
+        ask_root: AskRoot | None,
+    ) -> None:
         self._root = config.root
         self._name = config.name
         self._nvml = nvml
+        self._ask_root = ask_root
         if keeps:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._memory = GpuMemory(folder / "gpus.json", keeps=keeps)
 
     def read(self) -> TopologyReport:
         """Discover anew. Raises TopologyError."""
-        return topology_report(discover(self._root, self._nvml, self._memory), self._name)
+        found = discover(self._root, self._nvml, self._memory, self._ask_root)
+        return topology_report(found, self._name)
 
     def look(self, report: TopologyReport) -> DeviceSight:
         """Look again."""
@@ -69,8 +79,18 @@ class ReplayedWiring:
         return DeviceSight(ObservedDevices(gpus, nics, nvmes), ())
 
 
-def wiring(config: HostConfig, nvml: Nvml, folder: Path, *, keeps: bool = True) -> Wiring:
-    """What the configuration says. folder: of the half that asks, which alone `keeps` there."""
+def wiring(
+    config: HostConfig,
+    nvml: Nvml,
+    folder: Path,
+    *,
+    keeps: bool = True,
+    ask_root: AskRoot | None = None,
+) -> Wiring:
+    """What the configuration says. folder: of the half that asks, which alone `keeps` there.
+
+    ask_root: of the half that has not root's rights.
+    """
     if config.replay_topology is not None:
         return ReplayedWiring(config.replay_topology)
-    return OwnWiring(config, nvml, folder, keeps)
+    return OwnWiring(config, nvml, folder, keeps, ask_root)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from nodeagent.backend import BackendError
 from nodeagent.host.believing import differences
-from nodeagent.host.helper.wire import Belief
+from nodeagent.host.discovery import see_as_root
+from nodeagent.host.helper.client import Helper
+from nodeagent.host.helper.wire import Belief, Trust
 from nodeagent.identity import Identity
-from nodeagent.protocol import TaskKind
+from nodeagent.protocol import SignedTask, TaskKind
 from nodeagent.signing import fingerprint, public_text
 from tests.nodeagent.control import NODE
 from tests.nodeagent.host_stage import HostStage, host_stage, until
@@ -81,6 +86,15 @@ def test_an_agent_that_has_not_met_the_new_key_yet_asks_for_it_and_nothing_is_wr
     assert {one.code for report in stage.control.observed for one in report.conditions} == set()
 
 
+def test_the_helper_tells_its_agent_what_the_first_process_has_mounted(stage: HostStage) -> None:
+    helper = Helper(stage.folder / "run" / "helper.sock")
+    assert helper.survey().unreadable.startswith("the helper does not answer")
+    stage.start_helper()
+    told = helper.survey()
+    assert told == see_as_root(Path("/"))
+    assert told.unreadable == ""
+
+
 def test_a_helper_that_does_not_say_whom_it_believes_is_unknown_and_not_wrong() -> None:
     joined = Identity("node-1", "gpu-17", "c", 0, 1, KEY, 1000)
     assert differences(None, joined, FILE) == ()
@@ -91,3 +105,28 @@ def test_a_helper_that_does_not_say_whom_it_believes_is_unknown_and_not_wrong() 
     assert [one.code for one in both] == ["helper_wrong_node", "helper_wrong_keys"]
     told = Belief.from_json({"node_id": "n", "keys": [], "of_later": 1})
     assert told == Belief("n", ())
+
+
+def test_a_helper_from_before_is_named_by_the_agent(tmp_path: Path) -> None:
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        detail = "/verb: not one of the helper's verbs [unknown_value]"
+        problem = {"code": "request_invalid", "detail": detail, "retryable": False}
+        writer.write(json.dumps({"problem": problem}).encode() + b"\n")
+        await writer.drain()
+        writer.close()
+
+    async def asks() -> Trust:
+        socket = tmp_path / "helper.sock"
+        async with await asyncio.start_unix_server(answers, str(socket)):
+            helper = Helper(socket)
+            with pytest.raises(BackendError, match="restart gpuaas-helper") as refused:
+                await helper.take(SignedTask({}, {}, "A" * 86 + "=="))
+            assert (refused.value.code, refused.value.retryable) == ("helper_too_old", True)
+            assert await asyncio.to_thread(helper.belief) is None
+            said = await asyncio.to_thread(helper.survey)
+            assert "restart gpuaas-helper" in said.unreadable
+            return await asyncio.to_thread(helper.trust)
+
+    told = asyncio.run(asks())
+    assert (told.works, "restart gpuaas-helper" in told.detail) == (False, True)

@@ -238,6 +238,7 @@ def requests(bench: Bench) -> list[dict[str, Any]]:
         {"verb": "inspect"},
         {"verb": "trust"},
         {"verb": "belief"},
+        {"verb": "survey"},
         {"verb": "end_burn_in", "load": Unwanted(task_id="task-1", lease_epoch=1).to_json()},
         {"verb": "take", **made},
         {"verb": "define", **made},
@@ -292,7 +293,8 @@ def test_what_is_no_request_at_all_is_answered_and_does_nothing(
     bench: Bench, helper: Path, nobody: Nobody
 ) -> None:
     chance = random.Random(6)
-    good = json.dumps(requests(bench)[4]).encode() + b"\n"
+    (define,) = (one for one in requests(bench) if one["verb"] == "define")
+    good = json.dumps(define).encode() + b"\n"
     for content in [b"", b"\n", b"[]\n", b"null\n", b"{" * 5000 + b"\n", b"\xff\n"]:
         assert "problem" in said(helper, content)
     for _ in range(MESSAGES // 20):

@@ -17,7 +17,7 @@ from nodeagent.host.config import HostConfig
 from nodeagent.host.helper.client import Helper
 from nodeagent.host.helper.grants import MAKING, RELEASING, Grants
 from nodeagent.host.helper.keys import ControlKeys, read_control_keys
-from nodeagent.host.helper.wire import VERBS_OF, WITHOUT_TASK, Trust, Verb
+from nodeagent.host.helper.wire import VERBS_OF, WITHOUT_TASK, Verb
 from nodeagent.host.records import Records
 from nodeagent.protocol import (
     RELEASE_KINDS,
@@ -461,28 +461,6 @@ def test_an_agent_from_before_is_refused_by_name_and_still_sees_its_host(stage: 
         assert (refused.value.code, refused.value.retryable) == ("task_missing", True)
     seen = helper.inspect()
     assert sorted(seen.to_json()) == ["burning", "runtime", "strays", "tenancies", "works"]
-
-
-def test_a_helper_from_before_is_named_by_the_agent(tmp_path: Path) -> None:
-    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readline()
-        detail = "/verb: not one of the helper's verbs [unknown_value]"
-        problem = {"code": "request_invalid", "detail": detail, "retryable": False}
-        writer.write(json.dumps({"problem": problem}).encode() + b"\n")
-        await writer.drain()
-        writer.close()
-
-    async def asks() -> Trust:
-        socket = tmp_path / "helper.sock"
-        async with await asyncio.start_unix_server(answers, str(socket)):
-            helper = Helper(socket)
-            with pytest.raises(BackendError, match="restart gpuaas-helper") as refused:
-                await helper.take(SignedTask({}, {}, "A" * 86 + "=="))
-            assert (refused.value.code, refused.value.retryable) == ("helper_too_old", True)
-            return await asyncio.to_thread(helper.trust)
-
-    told = asyncio.run(asks())
-    assert (told.works, "restart gpuaas-helper" in told.detail) == (False, True)
 
 
 def test_the_control_plane_away_for_an_hour_stops_no_cleanup_that_has_begun(

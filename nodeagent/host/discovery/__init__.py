@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from nodeagent.host.discovery.blocks import host_blocks
+from nodeagent.host.discovery.blocks import first_mounts, host_blocks
 from nodeagent.host.discovery.bus import PciDevice, group_fact, read_bus
 from nodeagent.host.discovery.devices import (
     host_interfaces,
@@ -21,6 +21,7 @@ from nodeagent.host.discovery.gpus import Libraries, add_gpus, ask_libraries
 from nodeagent.host.discovery.machine import Facts, add_numa, machine_facts
 from nodeagent.host.discovery.memory import GpuMemory
 from nodeagent.host.discovery.observing import DeviceSight, observe_devices
+from nodeagent.host.discovery.rooted import AskRoot, RootSight
 from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.facts import absent, on_the_wire, present, unknown
 from nodeagent.host.nvml import Nvml
@@ -30,7 +31,15 @@ from nodeagent.topology.model import Draft, Topology, collapse_switches
 from nodeagent.topology.nvlink import resolve_links
 from nodeagent.topology.pci import NVIDIA, DeviceKind, address_key
 
-__all__ = ["DeviceSight", "GpuMemory", "discover", "observe_devices"]
+__all__ = [
+    "AskRoot",
+    "DeviceSight",
+    "GpuMemory",
+    "RootSight",
+    "discover",
+    "observe_devices",
+    "see_as_root",
+]
 
 _HELPS = {
     "library_missing": "install the NVIDIA driver's libraries of this host's driver",
@@ -42,22 +51,38 @@ _HELPS = {
 
 
 def discover(
-    root: Path = Path("/"), nvml: Nvml | None = None, memory: GpuMemory | None = None
+    root: Path = Path("/"),
+    nvml: Nvml | None = None,
+    memory: GpuMemory | None = None,
+    ask_root: AskRoot | None = None,
 ) -> Topology:
     """The host's wiring with what else was looked at.
 
-    nvml: None asks no NVIDIA library. memory: recalls GPUs that machines hold now. Raises
-    TopologyError when there is more than a host has, and nothing else.
+    nvml: None asks no NVIDIA library. memory: recalls GPUs that machines hold now. ask_root: what
+    this process may not see itself. Raises TopologyError when there is more than a host has, and
+    nothing else.
     """
-    return _Discovery(Tree(root), nvml, memory).read()
+    return _Discovery(Tree(root), nvml, memory, ask_root).read()
+
+
+def see_as_root(root: Path = Path("/")) -> RootSight:
+    """What a process with root's rights tells one without."""
+    return first_mounts(Tree(root))
 
 
 class _Discovery:
-    def __init__(self, tree: Tree, nvml: Nvml | None, memory: GpuMemory | None) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        nvml: Nvml | None,
+        memory: GpuMemory | None,
+        ask_root: AskRoot | None,
+    ) -> None:
         self.tree = tree
         self.bus = read_bus(tree)
         self.said: Libraries = ask_libraries(nvml, self.bus)
         self.memory = memory
+        self.ask_root = ask_root
         self.draft = Draft("live")
         self.facts: dict[str, Facts] = {}
 
@@ -86,7 +111,7 @@ class _Discovery:
         return self.draft.finish()
 
     def _add_others(self) -> None:
-        host, blocks = host_interfaces(self.tree), host_blocks(self.tree)
+        host, blocks = host_interfaces(self.tree), host_blocks(self.tree, self.ask_root)
         if blocks.unreadable:
             self.draft.find("mounts_unknown", f"no disk is given away: {blocks.unreadable}")
         if host.unlisted:

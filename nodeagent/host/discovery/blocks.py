@@ -4,6 +4,9 @@ A disk that is taken for free is given away and erased. So it is looked for in e
 kernel says that it uses one: by number in the mount tables (a root may be mounted as /dev/root),
 swap, layers above, the members of filesystems of several disks, and pools that have no layer. Where
 a table cannot be read whole, every disk counts as used.
+
+A service has mounts of its own, so the host's are those of the first process. They are hidden from
+an agent that may not see other processes; then root is asked.
 """
 
 from __future__ import annotations
@@ -12,15 +15,20 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.host.discovery.rooted import AskRoot, RootSight
 from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.facts import Fact, absent, present, unknown
 
-_TABLES = ("proc/mounts", "proc/self/mountinfo", "proc/1/mountinfo", "proc/swaps")
+_OWN, _FIRST = "proc/self/mountinfo", "proc/1/mountinfo"
+_TABLES = ("proc/mounts", _OWN, _FIRST, "proc/swaps")
 # Hosts of many containers have long ones.
 _MOST_TABLE_BYTES = 64 * 1024 * 1024
 _NUMBERS = re.compile(r"\d{1,7}:\d{1,7}")
 _HOLDS = re.compile(r"^E:(ID_FS_TYPE|ID_PART_TABLE_TYPE)=([A-Za-z0-9_.+-]{1,40})$", re.MULTILINE)
 _ZFS = "zfs_member"
+# What a namespace of an NVMe or a part of one is called, and numbers that are of some device.
+_NVME = re.compile(r"nvme\d{1,5}(c\d{1,5})?n\d{1,5}(p\d{1,5})?")
+_MOST_TOLD = 4096
 
 
 @dataclass(frozen=True)
@@ -33,26 +41,25 @@ class HostBlocks:
     unreadable: str
 
 
-def host_blocks(tree: Tree) -> HostBlocks:
-    """Names and numbers (as `259:1`) of the block devices that the host uses."""
+def host_blocks(tree: Tree, ask_root: AskRoot | None = None) -> HostBlocks:
+    """Names and numbers (as `259:1`) of the block devices that the host uses.
+
+    ask_root: where the first process's mounts are hidden; None where nobody can be asked.
+    """
     names: set[str] = set()
     numbers: set[str] = set()
-    unreadable = ""
-    for place in _TABLES:
-        table = tree.text(tree.path(place), most=_MOST_TABLE_BYTES)
-        # Other processes' tables may be hidden from an agent; its own may not.
-        if table.value is None and table.reason != "no_file" and not place.startswith("proc/1/"):
+    unreadable, read = "", {place: _table(tree, place) for place in _TABLES}
+    for place, table in read.items():
+        if table.value is None and table.reason != "no_file" and place != _FIRST:
             unreadable = unreadable or f"{place}: {table.reason}"
-        for line in (table.value or "").splitlines():
-            words = line.split()
-            if place.endswith("mountinfo"):
-                if len(words) > 2 and _NUMBERS.fullmatch(words[2]):
-                    numbers.add(words[2])
-                # After the hyphen stand the type and the source (proc_pid_mountinfo(5)).
-                words = words[words.index("-") + 2 :] if "-" in words else []
-            if words and words[0].startswith("/dev/"):
-                # bcachefs names all its disks in one.
-                names |= {one.rpartition("/")[2] for one in words[0].split(":")}
+        _take(table.value or "", place, names, numbers)
+    hidden = _hidden(read[_FIRST], read[_OWN])
+    if hidden and ask_root is not None:
+        told = ask_root()
+        names |= told.names
+        numbers |= told.numbers
+        hidden = told.unreadable and f"{hidden}, and {told.unreadable}"
+    unreadable = unreadable or hidden
     for pool in tree.names(tree.path("sys/fs/btrfs")):
         names |= set(tree.names(tree.path("sys/fs/btrfs", pool, "devices")))
     for pool in tree.names(tree.path("sys/fs/bcachefs")):
@@ -62,6 +69,49 @@ def host_blocks(tree: Tree) -> HostBlocks:
     return HostBlocks(
         frozenset(names), frozenset(numbers), tree.exists("sys/module/zfs"), unreadable
     )
+
+
+def first_mounts(tree: Tree) -> RootSight:
+    """What the first process has mounted, for somebody from whom its table is hidden."""
+    names: set[str] = set()
+    numbers: set[str] = set()
+    table = _table(tree, _FIRST)
+    _take(table.value or "", _FIRST, names, numbers)
+    names = {name for name in names if _NVME.fullmatch(name)}
+    # Those of no device are of file systems that have none; there are thousands for containers.
+    numbers = {number for number in numbers if not number.startswith("0:")}
+    unreadable = "" if table.value is not None else f"{_FIRST}: {table.reason}"
+    if max(len(names), len(numbers)) > _MOST_TOLD:
+        return RootSight(unreadable=f"{_FIRST}: it has more than {_MOST_TOLD} devices")
+    return RootSight(frozenset(names), frozenset(numbers), unreadable)
+
+
+def _table(tree: Tree, place: str) -> Fact[str]:
+    return tree.text(tree.path(place), most=_MOST_TABLE_BYTES)
+
+
+def _hidden(first: Fact[str], own: Fact[str]) -> str:
+    """Why the first process's table is not known, where there must be one; '' where it is.
+
+    A kernel that shows a process its own table has one for each.
+    """
+    if first.value is not None or (first.reason == "no_file" and own.reason == "no_file"):
+        return ""
+    return f"{_FIRST} is hidden from this process ({first.reason})"
+
+
+def _take(table: str, place: str, names: set[str], numbers: set[str]) -> None:
+    """Add the devices of a table."""
+    for line in table.splitlines():
+        words = line.split()
+        if place.endswith("mountinfo"):
+            if len(words) > 2 and _NUMBERS.fullmatch(words[2]):
+                numbers.add(words[2])
+            # After the hyphen stand the type and the source (proc_pid_mountinfo(5)).
+            words = words[words.index("-") + 2 :] if "-" in words else []
+        if words and words[0].startswith("/dev/"):
+            # bcachefs names all its disks in one.
+            names |= {one.rpartition("/")[2] for one in words[0].split(":")}
 
 
 def used(tree: Tree, block: str, host: HostBlocks) -> bool:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.backend import BackendError, HostUnknown, Progress
-from nodeagent.host.helper.wire import MOST_BYTES, Belief, Inspection, Trust, Verb
+from nodeagent.host.discovery import RootSight
+from nodeagent.host.helper.wire import MOST_BYTES, Belief, Inspection, Survey, Trust, Verb
 from nodeagent.protocol import FailureCode, RefusalCode, SignedTask, WireError, load_json
 
 _INSPECT_S = 10.0
@@ -53,6 +54,16 @@ class Helper:
             raise HelperAway(f"the helper does not answer: {error}") from error
         except WireError as error:
             raise HelperAway(f"the helper does not answer: {error}") from error
+
+    def survey(self) -> RootSight:
+        """What only root sees. Never raises: who does not answer is why it is unknown."""
+        try:
+            told = Survey.from_json(self._told(Verb.SURVEY))
+        except BackendError as error:
+            return RootSight(unreadable=_older(error).detail)
+        except (WireError, HelperAway) as error:
+            return RootSight(unreadable=f"the helper does not answer: {error}")
+        return RootSight(frozenset(told.names), frozenset(told.numbers), told.unreadable)
 
     def _told(self, verb: Verb) -> dict[str, Any]:
         """A short answer, waited for. Raises HelperAway, WireError or BackendError."""
@@ -149,7 +160,7 @@ def _older(error: BackendError) -> BackendError:
     """A helper that does not know a verb was not restarted after the agent was upgraded."""
     if error.code != "request_invalid" or not error.detail.startswith("/verb"):
         return error
-    detail = "the helper is older than its agent, and checks no task: restart gpuaas-helper"
+    detail = "the helper is older than its agent: restart gpuaas-helper"
     return BackendError(RefusalCode.HELPER_TOO_OLD, detail, retryable=True)
 
 

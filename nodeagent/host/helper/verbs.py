@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from nodeagent.backend import BackendError
 from nodeagent.clock import Clock
 from nodeagent.host.cleanup.steps import Before, Devices, Done, StepFailed, device_step
+from nodeagent.host.discovery import RootSight
 from nodeagent.host.helper.bounds import Bounds, refuse_different
 from nodeagent.host.helper.grants import Grant, Grants
 from nodeagent.host.helper.wire import (
@@ -28,6 +29,7 @@ from nodeagent.host.helper.wire import (
     Release,
     Request,
     SeenTenancy,
+    Survey,
     Trust,
     Verb,
 )
@@ -85,6 +87,7 @@ class Verbs:
         owners: Owners,
         burning: BurnIn,
         grants: Grants,
+        survey: Callable[[], RootSight],
     ) -> None:
         self._records = records
         self._machines = machines
@@ -97,6 +100,7 @@ class Verbs:
         self._owners = owners
         self._burning = burning
         self._grants = grants
+        self._survey = survey
         self._turn = threading.Lock()
         self._turns: dict[str, _ClaimTurn] = {}
 
@@ -110,6 +114,10 @@ class Verbs:
         if request.verb is Verb.BELIEF:
             told = self._grants.believed()
             return Belief("", ()) if told is None else Belief(told.node_id, told.keys)
+        if request.verb is Verb.SURVEY:
+            found = self._survey()
+            names, numbers = tuple(sorted(found.names)), tuple(sorted(found.numbers))
+            return Survey(names, numbers, found.unreadable[:500])
         if request.verb is Verb.END_BURN_IN:
             assert request.load is not None
             self._burning.end(request.load)

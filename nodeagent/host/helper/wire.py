@@ -37,6 +37,7 @@ class Verb(StrEnum):
     INSPECT = "inspect"
     TRUST = "trust"
     BELIEF = "belief"
+    SURVEY = "survey"
     END_BURN_IN = "end_burn_in"
     TAKE = "take"
     DEFINE = "define"
@@ -47,7 +48,7 @@ class Verb(StrEnum):
     BURN_IN = "burn_in"
 
 
-_LOOKS = frozenset({Verb.INSPECT, Verb.TRUST, Verb.BELIEF})
+_LOOKS = frozenset({Verb.INSPECT, Verb.TRUST, Verb.BELIEF, Verb.SURVEY})
 WITHOUT_TASK = _LOOKS | {Verb.END_BURN_IN}
 """All but one only look. To end a burn-in's load gives nothing to anybody: what is killed has not
 passed, and it must be possible also where the task that began it is known to nobody any more."""
@@ -98,6 +99,19 @@ class Belief(Message):
     ignores_unknown: ClassVar[bool] = True
     node_id: Annotated[str, Text(64, least=0)]
     keys: Annotated[tuple[Annotated[str, Text(64)], ...], Many(8)]
+
+
+@dataclass(frozen=True)
+class Survey(Message):
+    """What the agent cannot see of its host: block devices that the first process has mounted.
+
+    unreadable: why these may not be all, '' where they are.
+    """
+
+    ignores_unknown: ClassVar[bool] = True
+    names: Annotated[tuple[Annotated[str, Text(32)], ...], Many(4096)]
+    numbers: Annotated[tuple[Annotated[str, Text(16)], ...], Many(4096)]
+    unreadable: Annotated[str, Text(500, least=0)]
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from nodeagent.host.cleanup.nvme import namespaces_of
 from nodeagent.host.cleanup.steps import StepFailed
-from nodeagent.host.discovery import discover
+from nodeagent.host.discovery import AskRoot, RootSight, discover, see_as_root
 from nodeagent.host.nvml import Nvml
 from nodeagent.protocol import Presence, TopologyReport
 from nodeagent.topology.slots import topology_report
@@ -38,6 +39,7 @@ def tree(tmp_path: Path) -> TreeBuilder:
         made.write(f"{block}/dev", f"259:{1 + 10 * number}")
         made.write(f"{block}/nvme{number}n1p1/dev", f"259:{2 + 10 * number}")
     made.write("run/udev/data/n0", "")
+    made.write("proc/1/mountinfo", "1 1 0:5 / /proc rw - proc proc rw")
     return made
 
 
@@ -109,9 +111,60 @@ def test_where_a_table_cannot_be_read_no_disk_is_given_away(tree: TreeBuilder, p
     assert place in said
 
 
-def test_the_table_of_another_process_may_be_hidden(tree: TreeBuilder) -> None:
-    (tree.root / "proc/1/mountinfo").mkdir(parents=True)
-    assert not any(nvme.reserved for nvme in read(tree).nvmes)
+def _alone(tree: TreeBuilder) -> TreeBuilder:
+    """As for a service that sees no other process: it has mounts of its own, and not the host's."""
+    tree.write("proc/self/mountinfo", "21 1 0:44 / / rw - tmpfs tmpfs rw")
+    os.remove(tree.root / "proc/1/mountinfo")
+    return tree
+
+
+def asked(tree: TreeBuilder, ask_root: AskRoot) -> TopologyReport:
+    """A discovery that may ask root."""
+    return topology_report(discover(tree.root, ask_root=ask_root), "host")
+
+
+def test_where_the_first_process_is_hidden_and_nobody_tells_no_disk_is_given_away(
+    tree: TreeBuilder,
+) -> None:
+    report = read(_alone(tree))
+    assert all(nvme.reserved for nvme in report.nvmes)
+    (said,) = [one.detail for one in report.findings if one.code == "mounts_unknown"]
+    assert "proc/1/mountinfo is hidden from this process (no_file)" in said
+    why = RootSight(unreadable="the helper does not answer")
+    report = asked(tree, lambda: why)
+    assert all(nvme.reserved for nvme in report.nvmes)
+    (said,) = [one.detail for one in report.findings if one.code == "mounts_unknown"]
+    assert said.endswith("hidden from this process (no_file), and the helper does not answer")
+
+
+def test_where_the_first_process_is_hidden_root_tells_which_disks_the_host_lives_by(
+    tree: TreeBuilder,
+) -> None:
+    _alone(tree)
+    with_root = TreeBuilder(tree.root.parent / "as-root")
+    for root, named in ((ROOT, set()), (ROOT.replace("root", "nvme0n1p1"), {"nvme0n1p1"})):
+        with_root.write("proc/1/mountinfo", root + "\n30 21 0:31 / /var/x rw - overlay overlay rw")
+        sight = see_as_root(with_root.root)
+        assert sight == RootSight(frozenset(named), frozenset({"259:2"}), "")
+        report = asked(tree, partial(see_as_root, with_root.root))
+        assert {nvme.id: nvme.reserved for nvme in report.nvmes} == {OWN: True, FREE: False}
+        assert "mounts_unknown" not in {one.code for one in report.findings}
+
+
+def test_root_is_not_asked_where_the_first_process_is_seen(tree: TreeBuilder) -> None:
+    def nobody() -> RootSight:
+        raise AssertionError("asked")
+
+    tree.write("proc/self/mountinfo", "21 1 0:44 / / rw - tmpfs tmpfs rw")
+    assert not any(nvme.reserved for nvme in asked(tree, nobody).nvmes)
+
+
+def test_a_first_table_that_root_cannot_read_whole_is_said_to_be_so(tree: TreeBuilder) -> None:
+    os.remove(tree.root / "proc/1/mountinfo")
+    assert see_as_root(tree.root).unreadable == "proc/1/mountinfo: no_file"
+    (tree.root / "proc/1/mountinfo").mkdir()
+    assert see_as_root(tree.root).unreadable == "proc/1/mountinfo: io_error"
+    assert all(nvme.reserved for nvme in read(tree).nvmes)
 
 
 def test_a_pool_that_no_module_has_open_is_a_finding_and_no_use(tree: TreeBuilder) -> None:

@@ -1,0 +1,23 @@
+"""What of a host does only root see, that a discovery without rights needs to know?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RootSight:
+    """What somebody with root's rights has seen.
+
+    names, numbers: of the block devices in the first process's mount table, as `nvme0n1p1` and
+    `259:1`. unreadable: why these may not be all, '' where they are.
+    """
+
+    names: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
+    unreadable: str = ""
+
+
+AskRoot = Callable[[], RootSight]
+"""Never raises: who cannot be asked is the reason why something is unknown."""
