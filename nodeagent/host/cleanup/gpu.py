@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pynvml
 
+from nodeagent.host.cleanup.looking import holders
 from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed
 from nodeagent.host.cleanup.xids import BLOCKING, XidsUnknown, XidWatch
@@ -15,10 +17,16 @@ from nodeagent.host.commands import CommandError, run
 from nodeagent.host.nvml import GpuRecord, Nvml, NvmlSession, NvmlUnavailable, read_gpus
 
 _RESET_S = 120.0
+_SETTING_S = 60.0
+_LET_GO_S = 15.0
 # What the driver keeps for itself on an idle GPU; beyond that somebody's data may be there.
 _IDLE_MIB = 1024
 _MIB = 1024 * 1024
 _MUST_NOT_GROW = ("ecc_uncorrected", "remapped_rows_failed", "remapped_rows_pending")
+# What a machine may set on its GPU, outlives a reset, and the next one would find: which option of
+# nvidia-smi sets it.
+_MODES = {"ecc_mode": "--ecc-config", "mig_mode": "--multi-instance-gpu"}
+_PERSISTENCE = "persistence"
 
 
 class GpuCare:
@@ -35,20 +43,43 @@ class GpuCare:
         self._watch.look()
 
     def counts(self, uuid: str) -> dict[str, int]:
-        """The error counters that can be read now."""
+        """The error counters that can be read now, and how it is set (1: on)."""
         try:
             with self._nvml.session() as session:
-                return _counts(session, _record(session, uuid))
+                record = _record(session, uuid)
+                return _counts(session, record) | _settings(record)
         except (NvmlUnavailable, StepFailed):
             return {}
 
-    def scrub(self, uuid: str, address: str, bus: PciBus) -> Done:
-        """Reset, and look that the memory is empty. Raises StepFailed."""
-        try:
-            ran = run([str(self._nvidia_smi), "--gpu-reset", f"--id={uuid}"], timeout_s=_RESET_S)
-            refused = "" if ran.status == 0 else f"ended with {ran.status}: {ran.complaint}"
-        except CommandError as error:
-            refused = error.detail
+    def let_go(self, uuid: str, root: Path) -> None:
+        """See to it that nobody has the GPU open before its driver is taken away.
+
+        NVIDIA's driver waits in the kernel, without end, for whoever has. Its persistence daemon
+        lets go when persistence is put off; anybody else is named. Raises StepFailed.
+        """
+        with self._asked(uuid) as (_, record):
+            persists = record.facts[_PERSISTENCE].value == "enabled"
+        refused = self._smi(uuid, "--persistence-mode=0", _SETTING_S) if persists else ""
+        files, until = self.device_files(uuid, root), time.monotonic() + _LET_GO_S
+        while found := holders(files, root / "proc", all_seen=True, everybody=True):
+            if time.monotonic() > until:
+                why = f"; nvidia-smi {refused}" if refused else ""
+                raise StepFailed(
+                    f"{uuid} is open in {', '.join(found)}, for which its driver would wait: "
+                    f"end that, or have it let go of the GPU{why}"
+                )
+            time.sleep(0.1)
+
+    def scrub(
+        self, uuid: str, address: str, bus: PciBus, before: Mapping[str, int] | None = None
+    ) -> Done:
+        """Reset, and look that the memory is empty. Raises StepFailed.
+
+        before: how it was set when it was handed over. What a machine has changed is set back
+        first, since it comes into force with the reset; `error_free` looks whether it did.
+        """
+        back = self._set_back(uuid, before or {})
+        refused = self._smi(uuid, "--gpu-reset", _RESET_S)
         method, detail = "gpu_reset", "reset by the driver"
         if refused:
             try:
@@ -59,7 +90,32 @@ class GpuCare:
         used = self._used_bytes(uuid)
         if used > _IDLE_MIB * _MIB:
             raise StepFailed(f"{used // _MIB} MiB are in use after the reset")
-        return Done(method, f"{detail}; {used // _MIB} MiB in use afterwards")
+        if (before or {}).get(_PERSISTENCE):
+            # Without it the GPU works as well, only slower to answer; nothing hangs on it.
+            self._smi(uuid, "--persistence-mode=1", _SETTING_S)
+        return Done(method, f"{detail}; {used // _MIB} MiB in use afterwards{back}")
+
+    def _set_back(self, uuid: str, before: Mapping[str, int]) -> str:
+        """Ask for the modes of before where they differ; gives which, for the evidence."""
+        try:
+            with self._asked(uuid) as (_, record):
+                changed = [name for name in _MODES if _differs(record, name, before)]
+        except StepFailed:
+            # A GPU that only a reset brings back says nothing before.
+            return ""
+        said = ""
+        for name in changed:
+            refused = self._smi(uuid, f"{_MODES[name]}={before[name]}", _SETTING_S)
+            said += f"; {name} was changed, {refused or 'set back'}"
+        return said
+
+    def _smi(self, uuid: str, option: str, timeout_s: float) -> str:
+        """Have nvidia-smi do something to one GPU; gives why it did not, '' when it did."""
+        try:
+            ran = run([str(self._nvidia_smi), option, f"--id={uuid}"], timeout_s=timeout_s)
+        except CommandError as error:
+            return error.detail
+        return "" if ran.status == 0 else f"ended with {ran.status}: {ran.complaint}"
 
     def device_files(self, uuid: str, root: Path) -> list[Path]:
         """The files through which the GPU is used. Raises StepFailed."""
@@ -102,6 +158,11 @@ class GpuCare:
             f"{name} is not known any more"
             for name in _MUST_NOT_GROW
             if name in (earlier or {}) and name not in now
+        ]
+        worse += [
+            f"{name} is not as it was before the claim"
+            for name in _MODES
+            if _differs(record, name, earlier or {})
         ]
         if now.get("remapped_rows_pending", 0):
             worse.append("a row waits to be remapped")
@@ -165,3 +226,17 @@ def _counts(session: NvmlSession, record: GpuRecord) -> dict[str, int]:
     found = {"ecc_uncorrected": ecc.value}
     found |= {name: fact.value for name, fact in record.facts.items() if "remapped" in name}
     return {name: int(count) for name, count in found.items() if isinstance(count, int)}
+
+
+def _settings(record: GpuRecord) -> dict[str, int]:
+    """How it is set: 1 for on. What it cannot say is left out."""
+    told = {name: record.facts[name].value for name in (*_MODES, _PERSISTENCE)}
+    return {name: int(value == "enabled") for name, value in told.items() if value is not None}
+
+
+def _differs(record: GpuRecord, name: str, before: Mapping[str, int]) -> bool:
+    """Whether a mode that was known is, or after the next reset will be, another or unknown."""
+    if name not in before:
+        return False
+    wanted = "enabled" if before[name] else "disabled"
+    return any(record.facts[one].value != wanted for one in (name, f"{name}_pending"))

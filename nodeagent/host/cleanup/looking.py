@@ -18,11 +18,16 @@ SYSTEM_PROGRAMS = frozenset(
 
 
 def holders(
-    paths: Collection[Path], proc: Path = Path("/proc"), *, all_seen: bool = False
+    paths: Collection[Path],
+    proc: Path = Path("/proc"),
+    *,
+    all_seen: bool = False,
+    everybody: bool = False,
 ) -> list[str]:
     """The processes that have one of these files open, as `pid (name)`.
 
     all_seen: one that may not be looked into counts as one of them, since nobody knows.
+    everybody: also the driver's own services.
 
     Files are compared by device and inode, or for device files by their number, so that another
     name for the same thing does not hide it.
@@ -30,7 +35,7 @@ def holders(
     wanted = {mark for path in paths for mark in _marks(path)}
     found = []
     for process in _processes(proc):
-        if process.name == str(os.getpid()) or _is_system(process):
+        if process.name == str(os.getpid()) or (not everybody and _is_system(process)):
             continue
         try:
             if any(

@@ -60,6 +60,24 @@ class PciBus:
                 found.append(other)
         return sorted(found)
 
+    def companions(self, own: Collection[str], sold: Collection[str | None]) -> list[str]:
+        """Functions of the same cards and groups that nobody is sold, as a graphics card's sound.
+
+        VFIO opens a group only when none of its members has a driver of the host's. Raises
+        StepFailed.
+        """
+        cards = {card_of(one) for one in own}
+        found = set()
+        for address in own:
+            members = self.folder(address) / "iommu_group" / "devices"
+            for entry in members.iterdir() if members.is_dir() else ():
+                other = normal_address(entry.name)
+                if other is None or other in own or other in sold or self._is_bridge(other):
+                    continue
+                if card_of(other) in cards:
+                    found.add(other)
+        return sorted(found)
+
     def _is_bridge(self, address: str) -> bool:
         try:
             code = (self.folder(address) / "class").read_text("ascii", "replace").strip()

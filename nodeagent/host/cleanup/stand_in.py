@@ -59,7 +59,7 @@ class StandInDevices:
         self._refuse_open(slot)
         return Done("stand_in_closed", f"no process has what stands in for {slot.gpu_uuid} open")
 
-    def scrub(self, slot: SlotDevices) -> Done:
+    def scrub(self, slot: SlotDevices, before: Before) -> Done:
         """Overwrite, and read back. Raises StepFailed."""
         path = self.path(slot)
         if not path.exists():

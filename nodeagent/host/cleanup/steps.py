@@ -27,8 +27,9 @@ class Done:
 class Before:
     """How things were when the slot was handed over. boot and since_us: when; counts: of its GPU.
 
-    boot is empty when the host has booted since, whatever ran again by itself afterwards. counts is
-    None when this host never handed the slot to the claim.
+    boot is empty when the host has booted since, whatever ran again by itself afterwards. counts
+    has also how the GPU was set (1: on); it is None when this host never handed the slot to the
+    claim.
     """
 
     boot: str
@@ -51,13 +52,13 @@ class Devices(Protocol):
         """Take note of what passes by and would be gone when it is asked for. Raises OSError."""
 
     def error_counts(self, slots: Sequence[SlotDevices]) -> dict[str, dict[str, int]]:
-        """Error counters by GPU, as far as they can be read."""
+        """Error counters by GPU and how it is set (1: on), as far as they can be read."""
 
     def detach(self, slot: SlotDevices) -> Done:
         """Take the devices back. Raises StepFailed."""
 
-    def scrub(self, slot: SlotDevices) -> Done:
-        """Empty the GPU's memory. Raises StepFailed."""
+    def scrub(self, slot: SlotDevices, before: Before) -> Done:
+        """Empty the GPU's memory, and set it as it was before. Raises StepFailed."""
 
     def no_process(self, slot: SlotDevices) -> Done:
         """Show that nobody has a device open. Raises StepFailed."""
@@ -81,7 +82,7 @@ def device_step(devices: Devices, step: CleanupStep, slot: SlotDevices, before: 
         case CleanupStep.DEVICES_DETACHED:
             return devices.detach(slot)
         case CleanupStep.GPU_SCRUBBED:
-            return devices.scrub(slot)
+            return devices.scrub(slot, before)
         case CleanupStep.NO_PROCESS:
             return devices.no_process(slot)
         case CleanupStep.NO_MOUNT:

@@ -17,6 +17,8 @@ from nodeagent.host.runtime.owners import Owner
 from nodeagent.host.runtime.spec import SpecError, StandIn, pci_functions
 from nodeagent.protocol import NOT_APPLICABLE, DeviceMode, SlotDevices, TopologyReport
 
+_NVIDIA = "nvidia"
+
 
 class VfioDevices:
     """Real devices. report: this host's own wiring, where the devices' addresses are looked up."""
@@ -41,7 +43,10 @@ class VfioDevices:
             self._refuse_the_hosts_own(slot)
             self._refuse_shared_group(self._addresses(slot))
         for slot in slots:
-            for address in self._addresses(slot):
+            gpu = self._gpu_address(slot)
+            if self._bus.driver(gpu) == _NVIDIA:
+                self._gpus.let_go(slot.gpu_uuid, self._root)
+            for address in (*self._addresses(slot), *self._companions(slot)):
                 self._bus.give_to_vfio(address, owner)
         return ()
 
@@ -67,11 +72,8 @@ class VfioDevices:
 
     def _refuse_shared_group(self, addresses: Sequence[str]) -> None:
         """VFIO gives whole groups: what shares one would be the machine's. Raises StepFailed."""
-        report = self._report()
-        sold = {gpu.pci for gpu in report.gpus} | {nic.pci for nic in report.nics}
-        sold |= {nvme.pci for nvme in report.nvmes}
         for address in addresses:
-            beside = self._bus.group_others(address, addresses, sold)
+            beside = self._bus.group_others(address, addresses, self._sold())
             if beside:
                 raise StepFailed(
                     f"{address} shares its IOMMU group with {', '.join(beside)}, which the slot "
@@ -95,11 +97,14 @@ class VfioDevices:
             if found:
                 raise StepFailed(f"{address} is still open in {', '.join(found)}")
             drivers.append(f"{address} -> {self._bus.take_back(address)}")
+        for address in self._companions(slot):
+            drivers.append(f"{address} -> {self._bus.take_back(address)}")
         return Done("driver_rebound", "; ".join(drivers))
 
-    def scrub(self, slot: SlotDevices) -> Done:
+    def scrub(self, slot: SlotDevices, before: Before) -> Done:
         """Reset the GPU, which empties its memory. Raises StepFailed."""
-        return self._gpus.scrub(slot.gpu_uuid, self._gpu_address(slot), self._bus)
+        address = self._gpu_address(slot)
+        return self._gpus.scrub(slot.gpu_uuid, address, self._bus, before.counts)
 
     def no_process(self, slot: SlotDevices) -> Done:
         """No process has a device file open, and NVML knows of none. Raises StepFailed."""
@@ -156,6 +161,15 @@ class VfioDevices:
             return pci_functions([slot], self._report())
         except SpecError as error:
             raise StepFailed(str(error)) from error
+
+    def _companions(self, slot: SlotDevices) -> list[str]:
+        return self._bus.companions(self._addresses(slot), self._sold())
+
+    def _sold(self) -> set[str | None]:
+        """The addresses of everything that is given away by itself."""
+        report = self._report()
+        sold = {gpu.pci for gpu in report.gpus} | {nic.pci for nic in report.nics}
+        return sold | {nvme.pci for nvme in report.nvmes}
 
     def _gpu_address(self, slot: SlotDevices) -> str:
         return self._addresses(slot)[0]

@@ -1,0 +1,160 @@
+"""What does a real GPU need beyond a new driver, when it goes to a machine and comes back?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodeagent.host.cleanup.steps import Before, StepFailed
+from nodeagent.host.nvml import Nvml
+from nodeagent.protocol import CleanupStep
+from tests.nodeagent.host_facts.fake import FakeNvml, uuid_of
+from tests.nodeagent.host_facts.test_host_cleanup import CARD, DRIVERS, Host
+from tests.nodeagent.host_facts.trees import NVIDIA, TreeBuilder
+
+SOUND = "0000:1a:00.1"
+# Notes how it was called; closes what its neighbour holds when persistence is put off.
+SMI = """#!/bin/sh
+echo "$1" >>"{folder}/smi"
+case "$1" in
+--persistence-mode=0) rm -f "{proc}/77/fd/3" ;;
+{more}
+esac
+"""
+
+
+@pytest.fixture
+def host(tmp_path: Path, fake: FakeNvml, nvml: Nvml) -> Host:
+    """A host with one GPU, a NIC and a disk."""
+    fake.play(gpus=1).change({"gpu.0.minor": "0", "gpu.0.persistence": "1"})
+    made = Host(tmp_path, nvml)
+    an_smi(made)
+    return made
+
+
+def an_smi(host: Host, more: str = "") -> None:
+    """The program that sets GPUs, with more of its cases."""
+    text = SMI.format(folder=host.tools, proc=host.root / "proc", more=more)
+    host.program("nvidia-smi", text)
+
+
+def asked(host: Host) -> list[str]:
+    """What the program was asked for, in order."""
+    path = host.tools / "smi"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def before(host: Host) -> Before:
+    """As a record has it from when the slot was handed over."""
+    return Before("boot-1", 0, host.devices.error_counts([host.slot])[uuid_of(0)])
+
+
+def test_the_persistence_daemon_lets_go_before_the_driver_is_taken_away(host: Host) -> None:
+    host.process(77, opened="nvidia0")
+    was = before(host)
+    host.devices.attach([host.slot], None)
+    assert (asked(host), host.bus.driver(CARD)) == (["--persistence-mode=0"], "vfio-pci")
+    host.do(CleanupStep.DEVICES_DETACHED)
+    host.do(CleanupStep.GPU_SCRUBBED, was)
+    assert asked(host)[1:] == ["--gpu-reset", "--persistence-mode=1"]
+
+
+def test_persistence_that_was_off_stays_off(host: Host, fake: FakeNvml) -> None:
+    fake.change({"gpu.0.persistence": "0"})
+    was = before(host)
+    host.devices.attach([host.slot], None)
+    host.do(CleanupStep.DEVICES_DETACHED)
+    host.do(CleanupStep.GPU_SCRUBBED, was)
+    assert asked(host) == ["--gpu-reset"]
+
+
+def test_a_gpu_that_somebody_has_open_keeps_its_driver_and_says_who(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodeagent.host.cleanup.gpu._LET_GO_S", 0.2)
+    an_smi(host, "*) echo 'no daemon answers' >&2; exit 9 ;;")
+    host.process(78, opened="nvidia0")
+    with pytest.raises(StepFailed, match=r"is open in 78 \(a-tenants-tool\)"):
+        host.devices.attach([host.slot], None)
+    assert {one: host.bus.driver(one) for one in DRIVERS} == DRIVERS
+    (host.root / "proc/78/fd/3").unlink()
+    host.devices.attach([host.slot], None)
+    assert host.bus.driver(CARD) == "vfio-pci"
+
+
+def test_a_gpu_that_vfio_has_already_is_not_asked_again(host: Host, fake: FakeNvml) -> None:
+    host.devices.attach([host.slot], None)
+    fake.change({"count": "0"})
+    host.devices.attach([host.slot], None)
+    assert asked(host) == ["--persistence-mode=0"]
+
+
+@pytest.mark.parametrize("group", [7, 17])
+def test_the_sound_of_a_graphics_card_goes_with_it_where_it_is_in_its_group(
+    host: Host, group: int
+) -> None:
+    tree = TreeBuilder(host.root)
+    tree.device(SOUND, "0x040300", NVIDIA, group=group)
+    for address, number in ((CARD, 7), (SOUND, group)):
+        members = host.root / f"sys/kernel/iommu_groups/{number}/devices"
+        members.mkdir(exist_ok=True)
+        (members / address).symlink_to(host.bus.folder(address))
+    host.kernel.bind(SOUND, "snd_hda_intel")
+    (host.bus.folder(SOUND) / "driver_override").write_text("\n")
+    drivers = {**DRIVERS, SOUND: "snd_hda_intel"}
+    host.kernel.drivers = drivers
+    host.devices.attach([host.slot], None)
+    given = group == 7
+    assert host.bus.driver(SOUND) == ("vfio-pci" if given else "snd_hda_intel")
+    done = host.do(CleanupStep.DEVICES_DETACHED)
+    assert {one: host.bus.driver(one) for one in drivers} == drivers
+    assert (f"{SOUND} -> snd_hda_intel" in done.detail) is given
+
+
+@pytest.mark.parametrize(
+    ("left", "option", "name"),
+    [
+        ({"gpu.0.ecc": "0"}, "--ecc-config=1", "ecc_mode"),
+        ({"gpu.0.ecc": "1 0"}, "--ecc-config=1", "ecc_mode"),
+        ({"gpu.0.mig": "1 1"}, "--multi-instance-gpu=0", "mig_mode"),
+        ({"gpu.0.mig": "0 1"}, "--multi-instance-gpu=0", "mig_mode"),
+    ],
+)
+def test_what_a_tenant_has_set_on_its_gpu_is_set_back_before_the_reset(
+    host: Host, fake: FakeNvml, left: dict[str, str], option: str, name: str
+) -> None:
+    was = before(host)
+    fake.change(left)
+    with pytest.raises(StepFailed, match=f"{name} is not as it was before the claim"):
+        host.do(CleanupStep.GPU_ERROR_FREE, was)
+    done = host.do(CleanupStep.GPU_SCRUBBED, was)
+    assert asked(host)[:2] == [option, "--gpu-reset"]
+    assert f"{name} was changed, set back" in done.detail
+    fake.change({"gpu.0.ecc": "1", "gpu.0.mig": "0 0"})
+    assert "none fatal" in host.do(CleanupStep.GPU_ERROR_FREE, was).detail
+
+
+def test_a_mode_that_cannot_be_set_back_blocks_the_slot(host: Host, fake: FakeNvml) -> None:
+    was = before(host)
+    fake.change({"gpu.0.ecc": "0"})
+    an_smi(host, "--ecc-config=1) echo 'not permitted' >&2; exit 4 ;;")
+    assert "not permitted" in host.do(CleanupStep.GPU_SCRUBBED, was).detail
+    with pytest.raises(StepFailed, match="ecc_mode is not as it was"):
+        host.do(CleanupStep.GPU_ERROR_FREE, was)
+
+
+def test_a_record_of_before_that_does_not_say_how_it_was_set_changes_nothing(
+    host: Host, fake: FakeNvml
+) -> None:
+    fake.change({"gpu.0.ecc": "0"})
+    host.do(CleanupStep.GPU_SCRUBBED, Before("boot-1", 0, {"ecc_uncorrected": 0}))
+    assert asked(host) == ["--gpu-reset"]
+
+
+def test_a_gpu_that_only_a_reset_brings_back_is_reset(host: Host, fake: FakeNvml) -> None:
+    was = before(host)
+    fake.change({"error.0.nvmlDeviceGetUUID": "16"})
+    with pytest.raises(StepFailed, match="NVML knows 0 GPUs"):
+        host.do(CleanupStep.GPU_SCRUBBED, was)
+    assert asked(host) == ["--gpu-reset"]
