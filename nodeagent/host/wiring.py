@@ -53,7 +53,7 @@ class OwnWiring:
 
     def look(self, report: TopologyReport) -> DeviceSight:
         """Look again."""
-        return observe_devices(report, self._root, self._nvml, self._memory)
+        return observe_devices(report, self._root, self._nvml, self._memory, self._ask_root)
 
 
 class ReplayedWiring:

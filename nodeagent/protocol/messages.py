@@ -254,7 +254,7 @@ class Condition(Message):
     """Something about the node that people or placement must know.
 
     Codes in use: prerequisite_missing, residue_found, unknown_vm, device_missing, burn_in_runs,
-    helper_wrong_node, helper_wrong_keys.
+    helper_wrong_node, helper_wrong_keys, driver_hangs, gpu_serial_changed.
     """
 
     code: Code

@@ -32,7 +32,10 @@ REBOOTS_ENOUGH: Final = 2
 """Reboots for one error before a third is no answer: somebody has to look at the hardware."""
 
 OCCUPIED: Final = "unknown_vm"
-OWN_TROUBLE: Final = frozenset({"gpu_recovery_required", "gpu_row_remap_failed", OCCUPIED})
+REPLACED: Final = "gpu_serial_changed"
+OWN_TROUBLE: Final = frozenset(
+    {"gpu_recovery_required", "gpu_row_remap_failed", OCCUPIED, REPLACED}
+)
 """Conditions that are one GPU's own: its slot is kept from new work, the host goes on."""
 HOST_TROUBLE: Final = frozenset({"gpu_lost", "device_missing"})
 """Conditions of a GPU that say that its host cannot be relied on."""
@@ -162,6 +165,9 @@ def _conditions(facts: DeviceFacts) -> list[Finding]:
         elif told.code == "gpu_row_remap_failed":
             way_out = "Have the GPU replaced; then accept what differs."
             found.append(Finding("gpu_needs_repair", told.detail, NEEDS_REPAIR, way_out))
+        elif told.code == REPLACED:
+            way_out = "Look which card is in the place; put the other back, or replace the card."
+            found.append(Finding("gpu_needs_repair", told.detail, PREVENT_SLOT, way_out))
         elif told.code == OCCUPIED:
             way_out = "End the machine by hand, or find out who started it."
             found.append(Finding(OCCUPIED, told.detail, PREVENT_SLOT, way_out))

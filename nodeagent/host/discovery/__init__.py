@@ -8,10 +8,11 @@ below a root, so that a captured tree replays; neither raises because of a devic
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from nodeagent.host.discovery.blocks import first_mounts, host_blocks
-from nodeagent.host.discovery.bus import PciDevice, group_fact, read_bus
+from nodeagent.host.discovery.bus import PciDevice, group_fact, read_bus, serials, with_serials
 from nodeagent.host.discovery.devices import (
     host_interfaces,
     read_nic,
@@ -62,12 +63,14 @@ def discover(
     this process may not see itself. Raises TopologyError when there is more than a host has, and
     nothing else.
     """
-    return _Discovery(Tree(root), nvml, memory, ask_root).read()
+    once = None if ask_root is None else cache(ask_root)
+    return _Discovery(Tree(root), nvml, memory, once).read()
 
 
 def see_as_root(root: Path = Path("/")) -> RootSight:
     """What a process with root's rights tells one without."""
-    return first_mounts(Tree(root))
+    tree = Tree(root)
+    return replace(first_mounts(tree), serials=serials(read_bus(tree)))
 
 
 class _Discovery:
@@ -79,7 +82,8 @@ class _Discovery:
         ask_root: AskRoot | None,
     ) -> None:
         self.tree = tree
-        self.bus = read_bus(tree)
+        bus = read_bus(tree)
+        self.bus = bus if ask_root is None else with_serials(bus, ask_root)
         self.said: Libraries = ask_libraries(nvml, self.bus)
         self.memory = memory
         self.ask_root = ask_root

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nodeagent.host.discovery.rooted import AskRoot
 from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.facts import Fact, absent, present, unknown
 from nodeagent.topology.pci import (
@@ -21,6 +22,8 @@ from nodeagent.topology.pci import (
 _MOST_DEVICES = 4096
 _GIVEN = frozenset({DeviceKind.GPU, DeviceKind.NIC, DeviceKind.NVME})
 _MOST_NUMA = 4095
+NOT_ALLOWED, NO_SERIAL = "no_permission", "not_supported"
+"""Why a serial number is not known: only root may read that far; the card has none."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,24 @@ def read_bus(tree: Tree) -> dict[str, PciDevice]:
         if address is not None:
             found[address] = _read(tree, folder / name, address)
     return found
+
+
+def serials(bus: Mapping[str, PciDevice]) -> dict[str, Fact[str]]:
+    """The serial numbers of the GPUs by address, as far as this process may read them."""
+    return {one.address: one.serial for one in bus.values() if one.kind is DeviceKind.GPU}
+
+
+def with_serials(bus: Mapping[str, PciDevice], ask_root: AskRoot) -> dict[str, PciDevice]:
+    """The same bus with those of the GPUs that only root may read."""
+    if not any(one.reason == NOT_ALLOWED for one in serials(bus).values()):
+        return dict(bus)
+    told = ask_root().serials
+    return {
+        address: replace(device, serial=told.get(address, device.serial))
+        if device.serial.reason == NOT_ALLOWED
+        else device
+        for address, device in bus.items()
+    }
 
 
 def group_fact(bus: Mapping[str, PciDevice], address: str) -> Fact[object]:
@@ -147,7 +168,10 @@ def _serial(tree: Tree, path: Path) -> Fact[str]:
     except OSError:
         return unknown("io_error")
     if len(space) < 0x104:
-        return unknown("no_permission")
+        return unknown(NOT_ALLOWED)
+    if space[0x100:0x104] == bytes([0xFF] * 4):
+        # Nobody answers: without power, or off the bus.
+        return unknown("no_answer")
     offset, steps = 0x100, 0
     while 0x100 <= offset <= len(space) - 12 and steps < 96:
         (header,) = struct.unpack_from("<I", space, offset)
@@ -159,4 +183,4 @@ def _serial(tree: Tree, path: Path) -> Fact[str]:
             blank = number in (0, 2**64 - 1)
             return unknown("sentinel") if blank else present(f"{number:016x}")
         offset, steps = header >> 20, steps + 1
-    return absent("not_supported")
+    return absent(NO_SERIAL)

@@ -11,6 +11,7 @@ from nodeagent.host.discovery.amd import AmdReading, read_amd
 from nodeagent.host.discovery.bus import PciDevice, group_fact
 from nodeagent.host.discovery.machine import Facts
 from nodeagent.host.discovery.memory import GpuMemory, KnownGpu, marks_of
+from nodeagent.host.discovery.memory import said as said_of
 from nodeagent.host.facts import Fact, absent, present, unknown
 from nodeagent.host.nvml import GpuRecord, Nvml, NvmlUnavailable, read_gpus
 from nodeagent.host.nvml.device import LINK_CPU, LINK_SWITCH
@@ -23,6 +24,7 @@ from nodeagent.topology.pci import AMD, NVIDIA, DeviceKind, address_key
 
 # Where no daemon keeps GPUs initialised, a driver takes a second or two for each, in one call or in
 # several. A discovery waits for as long as calls come back; a look must not keep its host silent.
+REPLACED = "gpu_serial_changed"
 _READ_CALL_S = 60.0
 _LOOK_CALL_S, _MOST_LOOK_S = 15.0, 20.0
 
@@ -114,6 +116,9 @@ def add_gpus(
             told = who.model.value, who.memory_bytes.value
             fresh.append(KnownGpu(device.address, who.uuid.value, marks_of(device), *told))
         _find_trouble(draft, device, record, who)
+        other = memory.replaced(device) if memory is not None and record is None else None
+        if other is not None:
+            draft.find(REPLACED, said_of(other, device), device.address)
     for address, record in records.items():
         draft.find("gpu_not_on_bus", "NVML counts a GPU that the bus does not list", address)
         uuid = record.uuid if record.uuid.value not in doubled else unknown("duplicate_uuid")

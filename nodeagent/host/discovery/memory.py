@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nodeagent.files import read_json, write_json
-from nodeagent.host.discovery.bus import PciDevice
+from nodeagent.host.discovery.bus import NO_SERIAL, PciDevice
 from nodeagent.protocol import WireError
 from nodeagent.topology.nvlink import RawLink
 
@@ -45,12 +45,22 @@ class GpuMemory:
     def recall(self, device: PciDevice) -> KnownGpu | None:
         """What was last read of the card at this address; None when another card is there."""
         known = self._known.get(device.address)
-        return known if known is not None and known.marks == marks_of(device) else None
+        return known if known is not None and _fits(known.marks, device) else None
+
+    def replaced(self, device: PciDevice) -> KnownGpu | None:
+        """The card that was last read at this address, where one of another serial number is now.
+
+        Told of cards of one model: those of another have other marks as well.
+        """
+        known = self._known.get(device.address)
+        if known is None or _base(known.marks) != _base(marks_of(device)):
+            return None
+        return None if _fits(known.marks, device) else known
 
     def links(self, device: PciDevice) -> list[RawLink]:
         """The links that the card at this address had; none when another card is there."""
         found = self._links.get(device.address)
-        if found is None or found["marks"] != marks_of(device):
+        if found is None or not _fits(found["marks"], device):
             return []
         return [RawLink(device.address, *link) for link in found["links"]]
 
@@ -58,7 +68,7 @@ class GpuMemory:
         """Remember what was just read; a UUID is at one address only. links: by address."""
         if not self._keeps:
             return
-        fresh = list(gpus)
+        fresh = [self._with_serial(gpu) for gpu in gpus]
         self._keep_links({gpu.pci: (gpu.marks, links.get(gpu.pci, ())) for gpu in fresh})
         uuids = {gpu.uuid for gpu in fresh}
         known = {pci: old for pci, old in self._known.items() if old.uuid not in uuids}
@@ -66,6 +76,12 @@ class GpuMemory:
         if known != self._known:
             self._known = dict(list(known.items())[-_MOST:])
             write_json(self._path, [asdict(gpu) for gpu in self._known.values()])
+
+    def _with_serial(self, gpu: KnownGpu) -> KnownGpu:
+        """With the serial number of before, where it is the same card and cannot be read now."""
+        old = self._known.get(gpu.pci)
+        same = old is not None and old.uuid == gpu.uuid and gpu.marks == _base(old.marks)
+        return replace(gpu, marks=old.marks) if old is not None and same else gpu
 
     def _keep_links(self, fresh: Mapping[str, tuple[str, Sequence[RawLink]]]) -> None:
         known = dict(self._links)
@@ -100,6 +116,31 @@ class GpuMemory:
             # A damaged file is like a host that was never looked at: UUIDs are then unknown.
             return {}
         return {gpu.pci: gpu for gpu in known}
+
+
+def said(known: KnownGpu, device: PciDevice) -> str:
+    """In words: which card was at the address, and which is there now."""
+    now = device.serial.value or "none"
+    return (
+        f"{device.address} has another card than the one that was read there last: serial number "
+        f"{now}, before {known.marks.removeprefix(_base(known.marks))} ({known.uuid})"
+    )
+
+
+def _base(marks: str) -> str:
+    """Marks without the serial number."""
+    head, colon, _ = marks.rpartition(":")
+    return head + colon
+
+
+def _fits(marks: str, device: PciDevice) -> bool:
+    """Whether it may be the card with these marks: a serial number that is not known fits any."""
+    now = marks_of(device)
+    if marks == now or _base(marks) != _base(now):
+        return marks == now
+    return marks == _base(marks) or (
+        device.serial.value is None and device.serial.reason != NO_SERIAL
+    )
 
 
 def marks_of(device: PciDevice) -> str:

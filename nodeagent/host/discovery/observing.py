@@ -6,12 +6,16 @@ unknown, not absent; a library that cannot be asked says nothing about any devic
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodeagent.host.discovery.bus import read_bus
-from nodeagent.host.discovery.gpus import Libraries, ask_libraries, identify
+from nodeagent.host.discovery.bus import PciDevice, read_bus, with_serials
+from nodeagent.host.discovery.gpus import REPLACED, Libraries, ask_libraries, identify
 from nodeagent.host.discovery.memory import GpuMemory
+from nodeagent.host.discovery.memory import said as said_of
+from nodeagent.host.discovery.rooted import AskRoot
 from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.nvml import GpuRecord, Nvml
 from nodeagent.host.nvml.library import HANGS, LOST, SLOW
@@ -25,6 +29,7 @@ from nodeagent.protocol import (
     Presence,
     TopologyReport,
 )
+from nodeagent.topology.pci import DeviceKind
 
 _MOST_CONDITIONS = 256
 
@@ -42,10 +47,19 @@ def observe_devices(
     root: Path = Path("/"),
     nvml: Nvml | None = None,
     memory: GpuMemory | None = None,
+    ask_root: AskRoot | None = None,
 ) -> DeviceSight:
-    """Look at the devices of a report again. Holders and cleanliness are the caller's to add."""
+    """Look at the devices of a report again. Holders and cleanliness are the caller's to add.
+
+    ask_root: the serial numbers of cards that no driver names now.
+    """
     bus = read_bus(Tree(root))
     said = ask_libraries(nvml, bus, wiring=False)
+    named = {record.pci.value for record in said.nvml}
+    if ask_root is not None and any(
+        one.kind is DeviceKind.GPU and one.address not in named for one in bus.values()
+    ):
+        bus = with_serials(bus, ask_root)
     here: dict[str, GpuRecord | None] = {}
     for device in bus.values():
         record = next((one for one in said.nvml if one.pci.value == device.address), None)
@@ -56,9 +70,14 @@ def observe_devices(
         if record.uuid.value is not None:
             here.setdefault(record.uuid.value, record)
     listed = frozenset(bus)
+    replaced = _replaced(bus, named, memory)
     known = [gpu for gpu in report.gpus if gpu.uuid is not None]
-    conditions = [
-        condition for gpu in known for condition in _gpu_conditions(gpu, here, listed, said)
+    conditions = [Condition(REPLACED, why, device=uuid) for uuid, why in replaced.items()]
+    conditions += [
+        condition
+        for gpu in known
+        if gpu.uuid not in replaced
+        for condition in _gpu_conditions(gpu, here, listed, said)
     ]
     gpus = tuple(
         ObservedDevice(gpu.uuid or "", _gpu_presence(gpu, here, listed, said)) for gpu in known
@@ -80,6 +99,19 @@ def observe_devices(
         ),
         tuple(conditions[:_MOST_CONDITIONS]),
     )
+
+
+def _replaced(
+    bus: Mapping[str, PciDevice], named: AbstractSet[str | None], memory: GpuMemory | None
+) -> dict[str, str]:
+    """By UUID of the card that was there: which one is there now, that no driver names."""
+    found = {}
+    for device in bus.values():
+        if memory is not None and device.kind is DeviceKind.GPU and device.address not in named:
+            known = memory.replaced(device)
+            if known is not None:
+                found[known.uuid] = said_of(known, device)
+    return found
 
 
 def _presence(device: Nic | Nvme, listed: frozenset[str]) -> Presence:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from nodeagent.host.facts import Fact
 
 
 @dataclass(frozen=True)
@@ -11,12 +13,14 @@ class RootSight:
     """What somebody with root's rights has seen.
 
     names, numbers: of the block devices in the first process's mount table, as `nvme0n1p1` and
-    `259:1`. unreadable: why these may not be all, '' where they are.
+    `259:1`. unreadable: why these may not be all, '' where they are. serials: of the GPUs by PCI
+    address, from configuration space, of which others are shown the beginning.
     """
 
     names: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
     unreadable: str = ""
+    serials: Mapping[str, Fact[str]] = field(default_factory=dict)
 
 
 AskRoot = Callable[[], RootSight]

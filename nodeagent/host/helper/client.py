@@ -63,7 +63,8 @@ class Helper:
             return RootSight(unreadable=_older(error).detail)
         except (WireError, HelperAway) as error:
             return RootSight(unreadable=f"the helper does not answer: {error}")
-        return RootSight(frozenset(told.names), frozenset(told.numbers), told.unreadable)
+        serials = {one.pci: one.fact() for one in told.serials}
+        return RootSight(frozenset(told.names), frozenset(told.numbers), told.unreadable, serials)
 
     def _told(self, verb: Verb) -> dict[str, Any]:
         """A short answer, waited for. Raises HelperAway, WireError or BackendError."""

@@ -28,6 +28,7 @@ from nodeagent.host.helper.wire import (
     Provision,
     Release,
     Request,
+    SeenSerial,
     SeenTenancy,
     Survey,
     Trust,
@@ -117,7 +118,8 @@ class Verbs:
         if request.verb is Verb.SURVEY:
             found = self._survey()
             names, numbers = tuple(sorted(found.names)), tuple(sorted(found.numbers))
-            return Survey(names, numbers, found.unreadable[:500])
+            serials = tuple(SeenSerial.of(*one) for one in sorted(found.serials.items())[:256])
+            return Survey(names, numbers, found.unreadable[:500], serials)
         if request.verb is Verb.END_BURN_IN:
             assert request.load is not None
             self._burning.end(request.load)

@@ -6,13 +6,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
+from nodeagent.host.facts import Fact
 from nodeagent.protocol import (
     BaremetalProvisionParams,
     BaremetalReleaseParams,
     CleanupStep,
     Message,
+    Presence,
     RefusalCode,
     SignedTask,
     SlotEvidence,
@@ -102,8 +104,29 @@ class Belief(Message):
 
 
 @dataclass(frozen=True)
+class SeenSerial(Message):
+    """A GPU's serial number in configuration space, or why there is none."""
+
+    ignores_unknown: ClassVar[bool] = True
+    pci: Id
+    presence: Presence
+    serial: Annotated[str, Text(16, least=0)]
+    reason: Annotated[str, Text(40, least=0)]
+
+    @classmethod
+    def of(cls, pci: str, fact: Fact[str]) -> Self:
+        """What was read of one card."""
+        return cls(pci, fact.presence, fact.value or "", fact.reason)
+
+    def fact(self) -> Fact[str]:
+        """As a discovery has it."""
+        return Fact(self.presence, self.serial or None, self.reason)
+
+
+@dataclass(frozen=True)
 class Survey(Message):
-    """What the agent cannot see of its host: block devices that the first process has mounted.
+    """What the agent cannot see of its host: block devices that the first process has mounted, and
+    the GPUs' serial numbers.
 
     unreadable: why these may not be all, '' where they are.
     """
@@ -112,6 +135,7 @@ class Survey(Message):
     names: Annotated[tuple[Annotated[str, Text(32)], ...], Many(4096)]
     numbers: Annotated[tuple[Annotated[str, Text(16)], ...], Many(4096)]
     unreadable: Annotated[str, Text(500, least=0)]
+    serials: Annotated[tuple[SeenSerial, ...], Many(256)] = ()
 
 
 @dataclass(frozen=True)
