@@ -63,6 +63,11 @@ _READY_POLL_S = 1.0
 _BANNER_S = 3.0
 _BEAT_S = 1.0
 _LOOK_EVERY_S = 10.0
+# A driver changes, a GPU is reset, or nobody may have one open. The others take hours where disks
+# are erased; meanwhile the GPUs of everybody else are measured on.
+_WITHOUT_NVML = frozenset(
+    {CleanupStep.DEVICES_DETACHED, CleanupStep.GPU_SCRUBBED, CleanupStep.NO_PROCESS}
+)
 # Without these two, a later step would touch what is still in use.
 _NOTHING_BEYOND = (CleanupStep.VM_GONE, CleanupStep.DEVICES_DETACHED)
 _BARE_KINDS = frozenset({TaskKind.BAREMETAL_PROVISION, TaskKind.BAREMETAL_RELEASE})
@@ -187,8 +192,9 @@ class HostBackend:
         claim = params.allocation_id
         given = {"task": signed.to_json()}
         await self._helper.do(Verb.DEFINE, "defining", 0, progress, **given)
-        async with self._without_nvml():
-            step = "imaging" if kind in _BARE_KINDS else "attaching"
+        bare = kind in _BARE_KINDS
+        async with self._without_nvml(not bare):
+            step = "imaging" if bare else "attaching"
             await self._helper.do(Verb.ATTACH, step, 25, progress, **given)
         await self._helper.do(Verb.START, "starting", 50, progress, **given)
         seen = await self._ready(claim, progress)
@@ -245,7 +251,7 @@ class HostBackend:
         failed: list[str] = []
         for place, step in enumerate(required):
             percent = place * 95 // len(required)
-            async with self._without_nvml():
+            async with self._without_nvml(step in _WITHOUT_NVML):
                 done = await self._helper.do(
                     Verb.CLEAN, step.value, percent, progress, step=step.value, **given
                 )
@@ -314,8 +320,11 @@ class HostBackend:
         return self._runtime
 
     @contextlib.asynccontextmanager
-    async def _without_nvml(self) -> AsyncIterator[None]:
-        """No handle of ours on any GPU while its driver is changed. Raises BackendError."""
+    async def _without_nvml(self, needed: bool) -> AsyncIterator[None]:
+        """Where it is needed, no handle of ours on any GPU meanwhile. Raises BackendError."""
+        if not needed:
+            yield
+            return
         released = self._nvml.released()
         try:
             await asyncio.to_thread(released.__enter__)

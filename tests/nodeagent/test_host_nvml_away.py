@@ -1,0 +1,75 @@
+"""Is NVML let go of where a driver changes, and only there?"""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nodeagent.backend import BackendError
+from nodeagent.host.backend import HostBackend
+from nodeagent.host.helper.wire import Verb
+from nodeagent.host.nvml import Nvml
+from nodeagent.protocol import SignedTask, TaskKind
+
+SIGNED = SignedTask({}, {}, "A" * 86 + "==")
+TURNS = 3
+
+
+class Helper:
+    """Notes for each verb whether NVML was let go of, and makes nothing beyond an attached slot."""
+
+    def __init__(self, nvml: Nvml) -> None:
+        self._nvml = nvml
+        self.away: dict[str, bool] = {}
+
+    async def do(self, verb: Verb, told: str, *_: object, **__: object) -> dict[str, Any]:
+        """One request of the backend's."""
+        self.away[told] = self._nvml.wanted
+        if verb is Verb.START:
+            raise BackendError("start_failed", "as far as this goes", retryable=False)
+        return {"evidence": []}
+
+
+async def at_once(step: str, percent: int) -> None:
+    """Nobody hears how it goes."""
+
+
+def a_backend() -> tuple[HostBackend, Helper]:
+    """A backend whose helper only takes notes."""
+    nvml = Nvml()
+    config = cast(Any, SimpleNamespace(socket_path=None))
+    backend = HostBackend(config, cast(Any, None), cast(Any, None), nvml)
+    helper = Helper(nvml)
+    backend._helper = cast(Any, helper)
+    return backend, helper
+
+
+@pytest.mark.parametrize("kind", [TaskKind.VM_RELEASE, TaskKind.BAREMETAL_RELEASE])
+def test_a_disk_that_takes_hours_to_erase_does_not_blind_the_host(kind: TaskKind) -> None:
+    backend, helper = a_backend()
+    params = cast(Any, SimpleNamespace(allocation_id="alloc-1"))
+    asyncio.run(backend.release(kind, params, at_once, SIGNED))
+    assert {step for step, away in helper.away.items() if away} == {
+        "devices_detached",
+        "gpu_scrubbed",
+        "no_process",
+    }
+    assert {"vm_gone", "nvme_sanitised", "gpu_error_free", "settling"} <= helper.away.keys()
+
+
+@pytest.mark.parametrize(
+    ("kind", "away"),
+    [(TaskKind.VM_PROVISION, {"attaching"}), (TaskKind.BAREMETAL_PROVISION, set())],
+)
+def test_a_machine_is_given_its_devices_with_no_handle_of_the_agents_on_them(
+    kind: TaskKind, away: set[str]
+) -> None:
+    backend, helper = a_backend()
+    params = cast(Any, SimpleNamespace(allocation_id="alloc-1"))
+    with pytest.raises(BackendError, match="as far as this goes"):
+        asyncio.run(backend.provision(kind, params, at_once, SIGNED))
+    assert {step for step, gone in helper.away.items() if gone} == away
+    assert len(helper.away) == TURNS
