@@ -18,6 +18,7 @@ from placement.services.observed import silence_sweep
 from placement.services.projections import projections_refresh
 from placement.services.queue import cycle_sweep
 from placement.services.spending import spend_sweep
+from placement.services.statistics import statistics_mend
 from placement.services.tasks import leases_sweep
 
 ticks.register("placement.cycle", 2.0, cycle_sweep)
@@ -39,3 +40,4 @@ ticks.register("placement.maintenance", 10.0, maintenance_sweep)
 ticks.register("placement.readiness", 10.0, readiness_sweep)
 ticks.register("placement.health", 10.0, health_sweep)
 ticks.register("placement.parts", 30.0, parts_sweep)
+ticks.register("placement.statistics", 10.0, statistics_mend)

@@ -53,6 +53,7 @@ def _rights(there: Container[str]) -> Iterator[str]:
     yield f"GRANT USAGE ON SCHEMA public TO {PLATFORM_ROLE}, {APP_ROLE}"
     yield f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {PLATFORM_ROLE}"
     yield f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {PLATFORM_ROLE}"
+    yield f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO {PLATFORM_ROLE}"
     yield f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {APP_ROLE}"
     yield f"REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM {APP_ROLE}"
     for table in filter(there.__contains__, APPEND_ONLY):
