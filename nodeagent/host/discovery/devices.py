@@ -39,7 +39,8 @@ def read_nic(tree: Tree, device: PciDevice, host: HostInterfaces) -> tuple[Nic, 
 
     host: interfaces that the host itself needs (`host_interfaces`).
     """
-    nets = _readable(tree.names(device.path / "net"))
+    places = interfaces_of(tree, device.path)
+    nets = _readable([place.name for place in places])
     ports = _readable(tree.names(device.path / "infiniband"))
     kind = nic_kind(device.class_code, device.vendor, device.device)
     if any(name.startswith(("ib", "mlx")) for name in ports) and _is_infiniband(tree, device):
@@ -47,7 +48,7 @@ def read_nic(tree: Tree, device: PciDevice, host: HostInterfaces) -> tuple[Nic, 
     elif device.vendor == AMAZON and any(name.startswith("efa") for name in ports):
         kind = NicKind.EFA
     names = nets or ports
-    speeds = [tree.number(device.path / "net" / name / "speed").value or 0 for name in nets]
+    speeds = [tree.number(place / "speed").value or 0 for place in places]
     best = max(speeds, default=0)
     nic = Nic(
         id=device.address,
@@ -105,12 +106,28 @@ def hosts_own(tree: Tree, device: Path, host: HostInterfaces) -> AbstractSet[str
 
     Where its routes are not known, each that is up may carry it: by itself, or below another.
     """
-    nets = device / "net"
+    places = interfaces_of(tree, device, functions=True)
     return {
-        name
-        for name in tree.names(nets)
-        if name in host.names or (host.unlisted and _may_be_up(tree, nets / name))
+        place.name
+        for place in places
+        if place.name in host.names or (host.unlisted and _may_be_up(tree, place))
     }
+
+
+def interfaces_of(tree: Tree, device: Path, *, functions: bool = False) -> list[Path]:
+    """The interfaces of a network function: its own, and those of the devices made of it.
+
+    Virtio and subfunctions have theirs one folder further down. functions: also those of its
+    virtual functions, which end with it.
+    """
+    found = [device / "net" / name for name in tree.names(device / "net")]
+    for name in tree.names(device):
+        below = device / name
+        if name.startswith("virtfn"):
+            found += interfaces_of(tree, tree.inside(below) or below) if functions else []
+        elif name != "net" and not below.is_symlink():
+            found += [below / "net" / one for one in tree.names(below / "net")]
+    return found
 
 
 def host_interfaces(tree: Tree) -> HostInterfaces:

@@ -189,3 +189,36 @@ def test_where_a_table_of_routes_cannot_be_read_no_nic_that_is_up_is_given_away(
     assert [nic.reserved for nic in draft.nics] == [True, False]
     (said,) = [one.detail for one in draft.findings if one.code == "routes_unknown"]
     assert place in said
+
+
+@pytest.mark.parametrize("below", ["virtio0", "mlx5_core.sf.4"])
+def test_a_nic_whose_interface_is_of_a_device_made_of_it_stays_with_the_host(
+    tmp_path: Path, below: str
+) -> None:
+    tree = TreeBuilder(tmp_path)
+    tree.numa(0, "0-15")
+    tree.device("0000:1a:00.0", trees.GPU, trees.NVIDIA)
+    nic = tree.device("0000:1b:00.0", trees.ETHERNET, "0x1af4").relative_to(tmp_path).as_posix()
+    tree.write(f"{nic}/{below}/net/eth0/speed", "25000")
+    lent = discover(tmp_path).nics[0]
+    assert (lent.name, lent.speed_mbps, lent.reserved) == ("eth0", 25_000, False)
+    tree.write("proc/net/route", "eth0 00000000 0101A8C0 0003 0 0 0 00000000 0 0 0")
+    assert discover(tmp_path).nics[0].reserved
+    assert not (tmp_path / nic / "net").exists()
+
+
+def test_a_nic_stays_with_the_host_that_lives_by_one_of_its_virtual_functions(
+    tmp_path: Path,
+) -> None:
+    tree = TreeBuilder(tmp_path)
+    card = tree.device("0000:1b:00.0", trees.ETHERNET, trees.MELLANOX)
+    virtual = tree.device("0000:1b:00.2", trees.ETHERNET, trees.MELLANOX)
+    (virtual / "physfn").symlink_to("../0000:1b:00.0")
+    (card / "virtfn0").symlink_to("../0000:1b:00.2")
+    (virtual / "net" / "eth7").mkdir(parents=True)
+    found = discover(tmp_path).nics[0]
+    assert (found.reserved, found.name) == (False, None)
+    tree.write("proc/net/route", "eth7 00000000 0101A8C0 0003 0 0 0 00000000 0 0 0")
+    assert [nic.reserved for nic in discover(tmp_path).nics] == [True]
+    names = devices.host_interfaces(Tree(tmp_path))
+    assert devices.hosts_own(Tree(tmp_path), card, names) == {"eth7"}
