@@ -67,6 +67,9 @@ def _set(facts: Mapping[str, Any], part: str) -> str:
     wanted += ["each on a node of its own"] if facts.get("apart") else []
     said = f"{_count(facts['members'], 'member')} on {_count(facts['nodes'], 'node')}, {where}"
     said += f" ({part})" if part else ""
+    if facts.get("preferred"):
+        met = facts.get("preferred_met")
+        said += f", near {', '.join(met)}" if met else ", near no preferred data"
     return f"{said}; asked: {', '.join(wanted)}" if wanted else said
 
 

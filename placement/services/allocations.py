@@ -31,14 +31,13 @@ from placement.models import Allocation
 from placement.services import requests
 from placement.services.bundle import Item, capacity_gate, run_begun
 from placement.services.engine import (
-    Group,
     Placed,
     Result,
     Unplaced,
+    alone_plan,
     attempted,
     group_plan,
     no_capacity_for,
-    options_for,
     place_carrying,
     place_group,
     place_one,
@@ -47,7 +46,7 @@ from placement.services.intents import intent_dropped, intent_taken
 from placement.services.queue import waiting
 from placement.services.releases import Leaving, Left, releases_begin
 from placement.services.spending import spend_told
-from placement.snapshots import Ask, look
+from placement.snapshots import Ask, Look, look
 from tenants.services.tenancy import checked_name
 
 HOURS_A_MONTH = 730
@@ -198,9 +197,7 @@ def ask_place(ask: Ask, *, actor: Actor, intent: Callable[[Item], None] | None =
         refused = requests.verdict_error(item.verdict, error_for)
         at_capacity = refused is None
         if refused is None:
-            # What the platform moves makes room for those who wait: they are not before it.
-            behind = not ask.nodes and met is not None and met.queue_waits
-            ahead = waiting(item.authority.pool) if behind else ()
+            ahead = waiting(item.authority.pool) if _behind(ask, met) else ()
             result = _place(item, ahead, intent)
             attempted(item, result)
             if isinstance(result, Placed):
@@ -221,6 +218,12 @@ def ask_place(ask: Ask, *, actor: Actor, intent: Callable[[Item], None] | None =
         refused = requests.deny(item, refused, at_capacity=at_capacity)
         took.labels = (ask.action, outcome_of("deny", refused.code))
     raise refused
+
+
+def _behind(ask: Ask, met: Look | None) -> bool:
+    """Whether others come first. What the platform moves makes room for those who wait: they are
+    not before it."""
+    return not ask.nodes and met is not None and met.queue_waits
 
 
 def _place(item: Item, ahead: Sequence[Item], intent: Callable[[Item], None] | None) -> Result:
@@ -264,17 +267,14 @@ def plan_of(ask: Ask, *, actor: Actor, takes_capacity: bool = True) -> Plan:
         gates = [gate.as_json() for gate in item.verdict.gates]
         options: list[Option] = []
         if refused is None and takes_capacity:
-            options = options_for(item, item.where, limit=2) if item.where is not None else []
-            found: Group = [(item, options)] if options else []
-            group = requests.group_of(item)
-            if ask.replicas > 1:
-                ahead = waiting(item.authority.pool) if met and met.queue_waits else ()
-                found = group_plan(group, ahead)
-            if isinstance(found, NoPlan) or len(found) < ask.replicas:
-                refused = no_capacity_for(group, found)
+            ahead = waiting(item.authority.pool) if _behind(ask, met) else ()
+            found = _planned(item, ahead)
+            if isinstance(found, ProductError):
+                refused = found
                 gates.append(requests.capacity_refusal(refused))
             else:
-                gates.append(capacity_gate(*found[0]))
+                options = found[1]
+                gates.append(capacity_gate(*found))
         would_wait = refused is not None and requests.may_wait(
             item, refused, at_capacity=item.verdict.refusal is None
         )
@@ -306,6 +306,18 @@ def plan_of(ask: Ask, *, actor: Actor, takes_capacity: bool = True) -> Plan:
         would_wait=would_wait,
         queue_ahead=ahead_of_it,
     )
+
+
+def _planned(item: Item, ahead: Sequence[Item]) -> tuple[Item, list[Option]] | ProductError:
+    """The first of a request's allocations with its options now, or why not all have a place."""
+    if item.facts.replicas == 1 and not item.closeness.matters:
+        alone = alone_plan(item, ahead, limit=2)
+        return alone if isinstance(alone, ProductError) else (item, alone)
+    group = requests.group_of(item)
+    found = group_plan(group, ahead)
+    if isinstance(found, NoPlan) or len(found) < len(group):
+        return no_capacity_for(group, found)
+    return found[0]
 
 
 def queued_ahead(item: Item) -> int:

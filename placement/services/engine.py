@@ -177,13 +177,27 @@ def _behind(item: Item, where: Target, ahead: Sequence[Item], kept: frozenset[in
 
 def _mine(items: Sequence[Item], ahead: Sequence[Item]) -> list[tuple[Item, list[Option]]] | NoPlan:
     """The plan for a request's allocations after those ahead."""
-    if items[0].closeness.matters:
+    if items[0].closeness.matters and _let_in(items[0]):
         kept, gone = _kept_and_gone(ahead)
         return set_plan(items, lambda place: None if place.num in kept else _left(place, gone))
     mine = _only(items, _plan([*ahead, *items])[0])
     # A later try waits for its nodes: everybody who waits takes them by their numbers. Those of
     # one node keep their turn, since each expects the generation that the one before left.
     return sorted(mine, key=lambda pair: pair[1][0].num)
+
+
+def alone_plan(item: Item, ahead: Sequence[Item], *, limit: int) -> list[Option] | ProductError:
+    """What a request for one allocation would get now, the best first, after those ahead, or why
+    it gets nothing; nothing is locked."""
+    where = item.where
+    if where is None or not _let_in(item):
+        return no_capacity(item)
+    kept, gone = _kept_and_gone(ahead)
+    if kept or gone:
+        options = _options(item, where, gone, kept, limit=limit)
+    else:
+        options = options_for(item, where, limit=limit)
+    return options or _behind(item, where, ahead, kept)
 
 
 def option_beside(item: Item, gone: Gone, *, avoid: frozenset[int]) -> Option | None:
@@ -226,8 +240,21 @@ def kept_nodes(items: Sequence[Item]) -> frozenset[int]:
 
 
 def room_for(item: Item, most: int) -> int:
-    """How many such allocations would fit now, at most ``most``; nothing is locked."""
-    return len(_plan([item] * most)[0])
+    """How many such allocations would fit now, at most ``most``; nothing is locked.
+
+    Of those that have to be close or apart, the most that would all have a place together.
+    """
+    if not item.closeness.matters:
+        return len(_plan([item] * most)[0])
+    least = 0
+    while least < most:
+        some = (least + most + 1) // 2
+        found = _mine([item] * some, ())
+        if isinstance(found, NoPlan):
+            most = min(some - 1, found.fitting)
+        else:
+            least, most = (some, most) if len(found) == some else (least, some - 1)
+    return least
 
 
 def _place_locked(item: Item, where: Target, ahead: Sequence[Item]) -> Result:

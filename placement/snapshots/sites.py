@@ -57,6 +57,7 @@ SELECT n.zone, n.block, n.rack, n.fabric,
  ORDER BY n.free_count, n.num LIMIT %(limit)s::int
 """
 )
+_EMPTIEST: Final = _SITES.replace("ORDER BY n.free_count,", "ORDER BY n.free_count DESC,")
 _COUNTS: Final = (
     """
 SELECT p.members::int, count(*)::int
@@ -158,11 +159,17 @@ def _named(part: Part) -> dict[str, str]:
 
 
 def sites(
-    where: Target, want: Want, part: Part, *, avoid: frozenset[int] = frozenset()
+    where: Target,
+    want: Want,
+    part: Part,
+    *,
+    avoid: frozenset[int] = frozenset(),
+    emptiest: bool = False,
 ) -> list[Site]:
     """The nodes of a part that hold a member, the fullest first, with who holds what on them.
 
-    A window of maintenance holds a node from so many seconds from now on.
+    At most ``MOST`` of them; ``emptiest`` takes those with most free slots instead. A window of
+    maintenance holds a node from so many seconds from now on.
     """
     params = {
         **params_of(where, want),
@@ -170,7 +177,7 @@ def sites(
         "avoid": sorted(avoid),
         "limit": MOST,
     }
-    return [_site(row) for row in prepared.rows(_SITES, params)]
+    return [_site(row) for row in prepared.rows(_EMPTIEST if emptiest else _SITES, params)]
 
 
 def _site(row: Sequence[Any]) -> Site:

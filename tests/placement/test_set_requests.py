@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from admission.models import AdmissionRequest, Decision
+from gpuaas.kernel import clock
 from gpuaas.kernel.errors import InvalidRequest, ProductError
+from placement.domain.order import AllocationOrder
 from placement.domain.sets import Closeness, beside, closest
 from placement.models import Allocation, Node
 from placement.selectors import request_explain
+from placement.services.allocations import Plan, Ticket, allocation_plan
 from placement.services.terms import terms_set
+from placement.services.workload_changes import change_plan, scale_change
 from placement.services.workloads import WorkloadOrder, workload_plan, workload_scale
+from tenants.services.datasets import dataset_declare
 from tests.admission.test_workloads import run_it, the_workload
 from tests.builders import OPERATOR, TenantWorld, a_catalogue, a_host, a_tenant
 
@@ -39,6 +45,20 @@ def refusal(world: TenantWorld, **wishes: Any) -> ProductError:
     with pytest.raises(ProductError) as refused:
         run_it(world, **wishes)
     return refused.value
+
+
+def plan_for(world: TenantWorld, **wishes: Any) -> Plan:
+    """What a workload would meet."""
+    order = WorkloadOrder(**{"kind": "job", "name": "", "sku": "h100.slice", "slots": 1, **wishes})
+    return workload_plan(
+        tenant_id=world.tenant.pk, project_id=world.project.pk, order=order, actor=world.actor
+    )
+
+
+def racks_of(ticket: Ticket) -> list[str]:
+    """The rack of each allocation of a ticket's workload."""
+    mine = Allocation.objects.filter(workload=the_workload(ticket))
+    return sorted(mine.values_list("node__rack", flat=True))
 
 
 def test_a_set_that_must_be_together_is_within_one_rack_and_its_decision_says_so() -> None:
@@ -156,6 +176,92 @@ def test_a_set_that_waits_keeps_its_wishes() -> None:
     spec = AdmissionRequest.objects.get(pk=ticket.request_id).spec
     assert spec["together"] == "rack"
     assert blocker.allocation_id is not None
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"replicas": 2, "together": "rack"},
+        {"replicas": 2, "close": "rack"},
+        {"replicas": 2, "apart": True},
+        {"replicas": 1, "close": "zone"},
+        {"replicas": 2},
+        {"replicas": 1},
+    ],
+)
+def test_a_pool_for_others_takes_no_set_however_it_has_to_stand(how: dict[str, Any]) -> None:
+    acme, globex = racks("r1", "r1"), a_tenant("globex")
+    theirs = [globex.tenant.pk]
+    terms_set(noun="pool", name="default", tenants=theirs, reason="sold", actor=OPERATOR)
+    planned = plan_for(acme, **how)
+    assert (planned.fits, planned.code) == (False, "pool_dedicated")
+    assert refusal(acme, **how).code == "pool_dedicated"
+    assert not Allocation.objects.exists()
+    run_it(globex, **how)
+
+
+@pytest.mark.parametrize("how", [{"together": "rack"}, {"close": "rack"}, {"apart": True}])
+def test_a_set_goes_near_preferred_data_while_there_is_room_and_says_so(
+    how: dict[str, Any],
+) -> None:
+    acme = racks("r1", "r1", "r2", "r2")
+    Node.objects.filter(rack="r2").update(zone="y")
+    dataset_declare(
+        tenant_id=acme.tenant.pk, name="corpus", zones=["y"], required=False, actor=acme.actor
+    )
+    acme.order(slots=4, zones=("z",))  # Without the wish, what is fullest would be taken first.
+    near_it = run_it(acme, replicas=2, slots=3, datasets=("corpus",), **how)
+    assert racks_of(near_it) == ["r2", "r2"]
+    told = request_explain(near_it.request_id)
+    assert told["gates"][-1]["facts"]["preferred_met"] == ["corpus"]
+    assert "near corpus" in told["compared"][0]["words"]
+    Node.objects.filter(rack="r2").update(schedulable=False)
+    far = run_it(acme, name="far", replicas=2, slots=1, datasets=("corpus",), **how)
+    assert racks_of(far) == ["r1", "r1"]
+    told = request_explain(far.request_id)
+    assert told["gates"][-1]["facts"]["preferred_met"] == []
+    assert "near no preferred data" in told["compared"][0]["words"]
+
+
+def test_a_plan_for_one_more_says_that_the_others_rack_is_full() -> None:
+    acme = racks("r1", "r2")
+    row = the_workload(run_it(acme, replicas=2, slots=4, together="rack"))
+    change = scale_change(workload_id=row.pk, replicas=3, actor=acme.actor)
+    planned = change_plan(change, actor=acme.actor).plan
+    assert (planned.fits, planned.code) == (False, "forbidden_by_locality")
+    with pytest.raises(ProductError) as refused:
+        workload_scale(workload_id=row.pk, replicas=3, actor=acme.actor)
+    assert refused.value.code == planned.code
+
+
+def test_a_set_that_grows_as_far_as_it_can_takes_what_its_rack_holds() -> None:
+    acme = racks("r1", "r2", "r2", "r3")
+    row = the_workload(run_it(acme, replicas=2, slots=3, together="rack"))
+    assert {rack for rack, _ in where()} == {"r1"}
+    Node.objects.filter(rack="r3").update(rack="r1")
+    workload_scale(workload_id=row.pk, replicas=9, actor=acme.actor, partial=True)
+    assert [rack for rack, _ in where()] == ["r1"] * 4
+
+
+def test_a_plan_for_one_counts_who_waits_as_the_order_does() -> None:
+    acme = racks("r1")
+    acme.order(slots=4)
+    acme.order("h100.node", wait=True)
+    AdmissionRequest.objects.filter(state="queued").update(
+        queued_at=clock.db_now() - timedelta(hours=1)
+    )
+    planned = plan_for(acme, replicas=1)
+    alone = allocation_plan(
+        tenant_id=acme.tenant.pk,
+        project_id=acme.project.pk,
+        order=AllocationOrder(sku="h100.slice", slots=1),
+        actor=acme.actor,
+    )
+    with pytest.raises(ProductError) as refused:
+        acme.order(slots=1)
+    assert (planned.code, alone.code) == (refused.value.code, refused.value.code)
+    assert alone.detail == refused.value.detail
+    assert "waited longer" in alone.detail
 
 
 def test_the_closest_level_is_that_of_the_smallest_part_known_of_all() -> None:
