@@ -1,7 +1,13 @@
-"""What does the web server call?"""
+"""What does the web server call?  Django, with each body that may be taken read before it.
+
+A server that answers before it was sent the body closes the connection, and a client that is
+still sending finds a broken pipe where the answer would be: who called too often, had no token or
+meant another address would not learn it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Callable, Iterable
@@ -12,23 +18,57 @@ from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuaas.settings")
 
+MISTAKES = 16
+"""How many times longer than may be taken a body is still read through, to be refused in words."""
 WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 _django = get_wsgi_application()
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Django, which reads no body without a length: one that came in chunks is given its own.
+    """Django, with a body that is there as a whole; of one that broke off nothing is carried out.
 
-    Only where the server says that the body ends by itself. Of a longer one than is ever taken
-    just enough is read for Django to refuse it.
+    One that came in chunks is given its length, since Django reads none without.
     """
-    if (
-        not environ.get("CONTENT_LENGTH")
-        and environ.get("wsgi.input_terminated")
-        and environ["REQUEST_METHOD"] not in WITHOUT_BODY
-    ):
-        most: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        body: bytes = environ["wsgi.input"].read(most + 1)
-        environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+    if not _body_await(environ):
+        # Said for the record: who would have read it is gone.
+        start_response("400 Bad Request", [("Content-Type", "text/plain"), ("Content-Length", "0")])
+        return ()
     return _django(environ, start_response)
+
+
+def _body_await(environ: dict[str, Any]) -> bool:
+    """Have the body sent, and say whether it came to its end.
+
+    Of one that is longer than may be taken, as much as a caller may send by mistake is heard out
+    and not kept: Django refuses it for its length.
+    """
+    most: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    stream, length = environ["wsgi.input"], environ.get("CONTENT_LENGTH") or ""
+    if not length:
+        if environ.get("wsgi.input_terminated") and environ["REQUEST_METHOD"] not in WITHOUT_BODY:
+            _keep(environ, _read(stream, most + 1))
+        return True
+    announced = int(length) if length.isascii() and length.isdecimal() else 0
+    if announced > most * MISTAKES:
+        return True
+    body = _read(stream, min(announced, most + 1))
+    came = len(body)
+    while came < announced and (piece := _read(stream, min(announced - came, most))):
+        came += len(piece)
+    _keep(environ, body)
+    return came == announced
+
+
+def _keep(environ: dict[str, Any], body: bytes) -> None:
+    environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+
+
+def _read(stream: Any, length: int) -> bytes:
+    """So many bytes, or those that came before the end or the loss of the connection."""
+    pieces = []
+    with contextlib.suppress(OSError):
+        while length and (piece := stream.read(length)):
+            pieces.append(piece)
+            length -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -5,10 +5,10 @@ a time in each process, a few more wait in line on a thread each, and whoever co
 when to come again. So only a few of its threads compete with a tenant's request for the
 interpreter and for PostgreSQL, however many hosts there are.
 
-Anybody can speak at these addresses. So a message is there as a whole before it takes a turn: one
-that comes slowly or never holds its own thread, as at any other address, and nobody's turn. And who
-has not yet signed a message that this process checked has a share apart: strangers wait for
-strangers.
+Anybody can speak at these addresses. A message is there as a whole before it takes a turn
+(``gpuaas.wsgi``): one that comes slowly or never holds its own thread, as at any other address, and
+nobody's turn. And who has not yet signed a message that this process checked has a share apart:
+strangers wait for strangers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from django.core.exceptions import RequestDataTooBig
-from django.http import HttpRequest, HttpResponseBase, UnreadablePostError
+from django.http import HttpRequest, HttpResponseBase
 
 from gpuaas.api import errors, problems
 from gpuaas.api.lane import HOSTS
@@ -96,24 +95,10 @@ class HostsShareMiddleware:
         if not request.path_info.startswith(HOSTS):
             return self.get_response(request)
         try:
-            _body_await(request)
             with _share_of(request).turn():
                 return self.get_response(request)
-        except (errors.HostsBusy, errors.BadRequest) as refusal:
+        except errors.HostsBusy as refusal:
             return problems.plain_response(refusal, request)
-
-
-def _body_await(request: HttpRequest) -> None:
-    """Have the body read, and kept with the request. Raises BadRequest where it broke off.
-
-    Of one that is announced as too large nothing is read, now or later: the view refuses it.
-    """
-    try:
-        _ = request.body
-    except RequestDataTooBig:
-        return
-    except UnreadablePostError:
-        raise errors.BadRequest("The body broke off.") from None
 
 
 def _share_of(request: HttpRequest) -> Share:

@@ -203,10 +203,10 @@ def test_strangers_wait_for_strangers_and_the_known_for_the_known(
 
 
 @pytest.mark.django_db
-def test_a_body_that_is_too_large_is_told_so_and_not_read(known: Agent) -> None:
+def test_a_body_that_is_far_too_large_is_told_so_and_not_read(known: Agent) -> None:
     body = Silent()
     told: list[str] = []
-    announcement = announced("/agent/v1/tasks:lease", body) | {"CONTENT_LENGTH": "1048577"}
+    announcement = announced("/agent/v1/tasks:lease", body) | {"CONTENT_LENGTH": "20000000"}
     answer = b"".join(application(announcement, lambda status, _: told.append(status)))
     assert told[0].startswith("413"), answer
     assert not body.awaited.is_set()

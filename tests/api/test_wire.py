@@ -187,6 +187,63 @@ def test_a_body_without_a_length_is_read_to_its_end(acme: Caller) -> None:
     assert (status[:3], refused["code"]) == ("413", "body_too_large")
 
 
+class Sent(io.BytesIO):
+    """A body on its way, which remembers how far it was taken."""
+
+    def taken(self) -> int:
+        return self.tell()
+
+
+def sent(body: bytes, token: str, path: str = "/api/v1/projects") -> tuple[str, str, int]:
+    """Status, code, and how much of the body was taken before the answer."""
+    told: list[tuple[str, int]] = []
+    stream = Sent(body)
+    environ = {
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": path,
+        "SERVER_NAME": "testserver",
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "CONTENT_TYPE": "application/json",
+        "CONTENT_LENGTH": str(len(body)),
+        "HTTP_AUTHORIZATION": f"Bearer {token}",
+        "wsgi.input": stream,
+        "wsgi.input_terminated": True,
+        "wsgi.url_scheme": "http",
+    }
+    begun = application(environ, lambda status, headers: told.append((status, stream.taken())))
+    answer = json.loads(b"".join(begun))
+    return told[0][0][:3], answer["code"], told[0][1]
+
+
+@pytest.mark.parametrize(
+    ("token", "path", "status", "code"),
+    [
+        ("gpuaas_pat_nobody", "/api/v1/projects", "401", "unauthenticated"),
+        ("", "/api/v1/nothing", "404", "not_found"),
+        ("", "/api/v1/skus", "403", "permission_denied"),
+    ],
+)
+@pytest.mark.django_db(transaction=True)
+def test_who_is_refused_at_the_door_was_let_finish_first(
+    acme: Caller, token: str, path: str, status: str, code: str
+) -> None:
+    """Otherwise the server hangs up on a client that is still sending, which never learns why."""
+    body = b'{"name": "late"}'
+    assert sent(body, token or acme.token, path) == (status, code, len(body))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_body_that_is_somewhat_too_long_is_heard_out_and_a_huge_one_is_not(
+    acme: Caller,
+) -> None:
+    somewhat, huge = b"x" * 3_000_000, b"x" * 18_000_000
+    assert sent(somewhat, acme.token) == ("413", "body_too_large", len(somewhat))
+    status, code, taken = sent(huge, acme.token)
+    assert (status, code) == ("413", "body_too_large")
+    assert taken < 1_100_000
+
+
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "", "text/json"]
 )
