@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nodeagent.protocol import MOST_BURN_IN_S, RELEASE_KINDS, TaskKind
+from nodeagent.topology.pci import normal_address
 
 CONFIG_PATH = Path("/etc/gpuaas-agent/agent.toml")
 _BARE_HOOKS = ("provision", "power", "network", "sanitise")
@@ -125,6 +126,8 @@ class HostConfig:
     proxy: the way to the control plane, if any; proxies of the environment are not used.
     metrics_address, metrics_port: where Prometheus reads this host; port 0 is nowhere. The port is
     the DCGM exporter's: where that runs too, one of them needs another.
+    keep: PCI addresses of NICs and NVMes that no slot gets. virtual_functions: hand out those of a
+    NIC that has some, in its place.
     """
 
     server: str
@@ -142,6 +145,8 @@ class HostConfig:
     baremetal: bool = False
     metrics_address: str = "127.0.0.1"
     metrics_port: int = 9400
+    keep: frozenset[str] = frozenset()
+    virtual_functions: bool = False
     vm: VmConfig = field(default_factory=VmConfig)
     tools: Tools = field(default_factory=Tools)
     images: Mapping[str, Image] = field(default_factory=dict)
@@ -321,6 +326,8 @@ def _value(value: Any, kind: str, where: str) -> Any:
         if not isinstance(value, str) or not value.startswith("/"):
             raise ConfigError(f"{where} must be an absolute path")
         return Path(value)
+    if kind == "frozenset[str]":
+        return _addresses(value, where)
     if kind == "float" and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if kind == "int" and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -330,3 +337,12 @@ def _value(value: Any, kind: str, where: str) -> Any:
     if kind == "str" and isinstance(value, str) and value.isprintable():
         return value
     raise ConfigError(f"{where} must be of type {kind}")
+
+
+def _addresses(value: Any, where: str) -> frozenset[str]:
+    named = value if isinstance(value, list) else [None]
+    found = {normal_address(one) if isinstance(one, str) else None for one in named}
+    known = frozenset(one for one in found if one is not None)
+    if None in found:
+        raise ConfigError(f"{where} must be a list of PCI addresses, such as 0000:3b:00.0")
+    return known

@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Protocol
 
 from nodeagent.host.config import HostConfig
-from nodeagent.host.discovery import AskRoot, DeviceSight, GpuMemory, discover, observe_devices
+from nodeagent.host.discovery import (
+    AskRoot,
+    DeviceSight,
+    GpuMemory,
+    Handing,
+    discover,
+    observe_devices,
+)
 from nodeagent.host.nvml import Nvml
 from nodeagent.protocol import ObservedDevice, ObservedDevices, Presence, TopologyReport
 from nodeagent.simhost.hardware import read_config, read_hardware
@@ -40,6 +47,7 @@ class OwnWiring:
     ) -> None:
         self._root = config.root
         self._name = config.name
+        self._handing = Handing(config.keep, config.virtual_functions)
         self._nvml = nvml
         self._ask_root = ask_root
         if keeps:
@@ -48,7 +56,7 @@ class OwnWiring:
 
     def read(self) -> TopologyReport:
         """Discover anew. Raises TopologyError."""
-        found = discover(self._root, self._nvml, self._memory, self._ask_root)
+        found = discover(self._root, self._nvml, self._memory, self._ask_root, self._handing)
         return topology_report(found, self._name)
 
     def look(self, report: TopologyReport) -> DeviceSight:

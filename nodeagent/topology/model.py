@@ -32,6 +32,7 @@ class Topology:
     """The neutral model. GPUs are in PCI order and numbered by it.
 
     cores: per NUMA node the CPU threads of each core, where known. facts: what else was looked at.
+    apart: functions that are given away by themselves, whatever else their card has.
     """
 
     source_format: str
@@ -46,6 +47,7 @@ class Topology:
     nvlinks: tuple[NvLink, ...]
     findings: tuple[Finding, ...]
     facts: tuple[DeviceFact, ...] = ()
+    apart: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -68,6 +70,7 @@ class Draft:
     findings: list[Finding] = field(default_factory=list)
     facts: list[DeviceFact] = field(default_factory=list)
     emulated: set[str] = field(default_factory=set)
+    apart: set[str] = field(default_factory=set)
     _taken: set[str] = field(default_factory=set)
     _found: set[Finding] = field(default_factory=set)
 
@@ -124,6 +127,7 @@ class Draft:
             cores=dict(self.cores),
             switches=self._used_switches(),
             gpus=tuple(replace(gpu, index=index) for index, gpu in enumerate(ordered)),
+            apart=frozenset(self.apart),
             nics=tuple(sorted(self.nics, key=lambda nic: address_key(nic.pci))),
             nvmes=tuple(sorted(self.nvmes, key=lambda nvme: address_key(nvme.pci))),
             nvswitches=tuple(sorted(self.nvswitches, key=lambda one: address_key(one.pci))),

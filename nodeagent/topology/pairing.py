@@ -4,7 +4,8 @@ The rule, the same for NICs and NVMes; it looks at the tree only, never at a mod
 
 1. Only a device with a PCI address can be given to anybody. Functions of one card (same address but
    for the last digit) are one card and are never split between GPUs. A card that the host itself
-   lives by (its root disk, the way to its gateway) stays with the host, whole.
+   lives by (its root disk, the way to its gateway) stays with the host, whole. A virtual function
+   that is handed out in its card's place is a card by itself.
 2. A card's home is the nearest bridge above it that has a GPU somewhere below; if no bridge has,
    the NUMA node, if it has a GPU. A card without such a home, or of unknown place, pairs with none.
 3. Better kinds first: InfiniBand and EFA, then Ethernet, then unknown kinds. A GPU that got
@@ -56,9 +57,12 @@ class _Card:
 
 
 def pair(
-    gpus: Sequence[Gpu], devices: Sequence[Nic] | Sequence[Nvme], switches: Sequence[Switch]
+    gpus: Sequence[Gpu],
+    devices: Sequence[Nic] | Sequence[Nvme],
+    switches: Sequence[Switch],
+    apart: Set[str] = frozenset(),
 ) -> Pairing:
-    """Pair one family of devices with GPUs by the rule above."""
+    """Pair one family of devices with GPUs by the rule above. apart: cards by themselves."""
     above = {switch.id: switch for switch in switches}
     below: dict[str, list[Gpu]] = defaultdict(list)
     for gpu in sorted(gpus, key=lambda one: (address_key(one.pci), one.index)):
@@ -66,10 +70,10 @@ def pair(
             below[place].append(gpu)
 
     shares: dict[int, Share] = {}
-    kept = {card_of(device.pci) for device in devices if device.pci and device.reserved}
-    spare = [one.id for one in devices if one.pci is None or card_of(one.pci) in kept]
+    kept = {_card_at(one.pci, apart) for one in devices if one.pci and one.reserved}
+    spare = [one.id for one in devices if one.pci is None or _card_at(one.pci, apart) in kept]
     homes: dict[tuple[int, int, str], list[_Card]] = defaultdict(list)
-    for card in _cards(devices, above, kept):
+    for card in _cards(devices, above, kept, apart):
         home = next((place for place in card.path if place in below), None)
         if home is None:
             spare.extend(card.devices)
@@ -104,12 +108,15 @@ def _serve(waiting: list[Gpu], cards: list[_Card], shares: dict[int, Share]) -> 
 
 
 def _cards(
-    devices: Sequence[Nic] | Sequence[Nvme], above: Mapping[str, Switch], kept: Set[str]
+    devices: Sequence[Nic] | Sequence[Nvme],
+    above: Mapping[str, Switch],
+    kept: Set[str],
+    apart: Set[str],
 ) -> list[_Card]:
     functions: dict[str, list[Nic | Nvme]] = defaultdict(list)
     for device in devices:
-        if device.pci is not None and card_of(device.pci) not in kept:
-            functions[card_of(device.pci)].append(device)
+        if device.pci is not None and _card_at(device.pci, apart) not in kept:
+            functions[_card_at(device.pci, apart)].append(device)
     cards: list[_Card] = []
     for members in functions.values():
         members.sort(key=lambda one: address_key(one.pci))
@@ -119,6 +126,10 @@ def _cards(
         ids = tuple(one.id for one in members)
         cards.append(_Card(ids, min(ranks), path, address_key(first.pci)))
     return cards
+
+
+def _card_at(address: str, apart: Set[str]) -> str:
+    return address if address in apart else card_of(address)
 
 
 def _path(switch: str | None, numa: int | None, above: Mapping[str, Switch]) -> list[str]:

@@ -40,7 +40,7 @@ class Derived:
 def derive_slots(topology: Topology) -> Derived:
     """The candidate slots of a host."""
     findings: list[Finding] = []
-    nics = pair(topology.gpus, topology.nics, topology.switches)
+    nics = pair(topology.gpus, topology.nics, topology.switches, topology.apart)
     nvmes = pair(topology.gpus, topology.nvmes, topology.switches)
     findings.extend(_pairing_findings(topology, nics, nvmes))
     cpusets, memories = _divide_numa(topology, findings)

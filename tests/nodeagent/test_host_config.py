@@ -28,6 +28,12 @@ def test_a_good_file_is_typed() -> None:
     assert not config.vm.emulate
 
 
+def test_addresses_to_keep_are_read_in_any_of_their_forms() -> None:
+    config = parse_config(put("agent/keep", ["3B:00.0", "0000:5e:00.1"]))
+    assert config.keep == {"0000:3b:00.0", "0000:5e:00.1"}
+    assert parse_config(GOOD).keep == frozenset()
+
+
 def test_the_example_in_the_package_is_a_good_file() -> None:
     config = load_config(ROOT / "deploy" / "agent" / "agent.toml")
     assert config.server.startswith("https://")
@@ -72,6 +78,10 @@ def put(place: str, value: Any) -> dict[str, Any]:
         ("agent/proxy", "http://me:secret@proxy.example:3128", "agent.proxy must be"),
         ("agent/ca_file", "ca.pem", "agent.ca_file must be an absolute path"),
         ("agent/surprise", 1, "agent.surprise is not known"),
+        ("agent/keep", "0000:3b:00.0", "agent.keep must be a list of PCI addresses"),
+        ("agent/keep", ["eth0"], "agent.keep must be a list of PCI addresses"),
+        ("agent/keep", [59], "agent.keep must be a list of PCI addresses"),
+        ("agent/virtual_functions", 1, "agent.virtual_functions must be of type bool"),
         ("agent/root", "relative", "agent.root must be an absolute path"),
         ("agent/baremetal", "yes", "agent.baremetal must be of type bool"),
         ("agent/baremetal", True, "needs the hooks provision, power, sanitise"),

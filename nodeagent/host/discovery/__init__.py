@@ -14,11 +14,13 @@ from pathlib import Path
 from nodeagent.host.discovery.blocks import first_mounts, host_blocks
 from nodeagent.host.discovery.bus import PciDevice, group_fact, read_bus, serials, with_serials
 from nodeagent.host.discovery.devices import (
+    HostInterfaces,
     host_interfaces,
     read_nic,
     read_nvme,
 )
 from nodeagent.host.discovery.gpus import Libraries, add_gpus, ask_libraries
+from nodeagent.host.discovery.handing import AS_FOUND, Handing
 from nodeagent.host.discovery.machine import Facts, add_numa, machine_facts
 from nodeagent.host.discovery.memory import GpuMemory
 from nodeagent.host.discovery.observing import DeviceSight, observe_devices
@@ -36,6 +38,7 @@ __all__ = [
     "AskRoot",
     "DeviceSight",
     "GpuMemory",
+    "Handing",
     "RootSight",
     "discover",
     "observe_devices",
@@ -56,15 +59,16 @@ def discover(
     nvml: Nvml | None = None,
     memory: GpuMemory | None = None,
     ask_root: AskRoot | None = None,
+    handing: Handing = AS_FOUND,
 ) -> Topology:
     """The host's wiring with what else was looked at.
 
     nvml: None asks no NVIDIA library. memory: recalls GPUs that machines hold now. ask_root: what
-    this process may not see itself. Raises TopologyError when there is more than a host has, and
-    nothing else.
+    this process may not see itself. handing: what the operator keeps or divides. Raises
+    TopologyError when there is more than a host has, and nothing else.
     """
     once = None if ask_root is None else cache(ask_root)
-    return _Discovery(Tree(root), nvml, memory, once).read()
+    return _Discovery(Tree(root), nvml, memory, once, handing).read()
 
 
 def see_as_root(root: Path = Path("/")) -> RootSight:
@@ -80,6 +84,7 @@ class _Discovery:
         nvml: Nvml | None,
         memory: GpuMemory | None,
         ask_root: AskRoot | None,
+        handing: Handing,
     ) -> None:
         self.tree = tree
         bus = read_bus(tree)
@@ -87,7 +92,9 @@ class _Discovery:
         self.said: Libraries = ask_libraries(nvml, self.bus)
         self.memory = memory
         self.ask_root = ask_root
+        self.handing = handing
         self.draft = Draft("live")
+        self.draft.apart |= handing.all_functions(self.bus)
         self.facts: dict[str, Facts] = {}
 
     def read(self) -> Topology:
@@ -121,13 +128,11 @@ class _Discovery:
         if host.unlisted:
             self.draft.find("routes_unknown", f"no NIC that is up is given away: {host.unlisted}")
         for device in sorted(self.bus.values(), key=lambda one: address_key(one.address)):
-            if device.physical is not None:
+            if device.physical is not None and device.address not in self.draft.apart:
                 # A virtual function is a part of its card and is named there.
                 continue
             if device.kind is DeviceKind.NIC:
-                nic, facts = read_nic(self.tree, device, host)
-                self._reserve("nic_carries_host", "the host's own traffic goes over it", nic)
-                self.draft.nics.append(nic)
+                facts = self._add_nic(device, host)
             elif device.kind is DeviceKind.NVME:
                 nvme, facts = read_nvme(self.tree, device, blocks)
                 self._reserve("nvme_carries_host", "the host uses it", nvme)
@@ -135,7 +140,8 @@ class _Discovery:
                 if there is not None and not nvme.reserved:
                     detail = f"it holds {there}, which a lease of its slot erases"
                     self.draft.find("nvme_holds_data", detail, nvme.id)
-                self.draft.nvmes.append(nvme)
+                kept = self.handing.keeps(device)
+                self.draft.nvmes.append(replace(nvme, reserved=nvme.reserved or kept))
             elif device.kind is DeviceKind.NVSWITCH:
                 switch = NvSwitch(device.address, device.address, device.numa.value)
                 self.draft.nvswitches.append(switch)
@@ -145,10 +151,27 @@ class _Discovery:
                 continue
             else:
                 continue
+            if self.handing.keeps(device):
+                self.draft.find("device_kept", "agent.keep says that it stays", device.address)
             facts["driver"] = device.driver.map(str)
             facts["iommu_group"] = device.iommu_group.map(str)
             facts["iommu_group_others"] = group_fact(self.bus, device.address)
             self.facts[device.address] = facts
+
+    def _add_nic(self, device: PciDevice, host: HostInterfaces) -> Facts:
+        nic, facts = read_nic(self.tree, device, host)
+        self._reserve("nic_carries_host", "the host's own traffic goes over it", nic)
+        given = self.handing.functions_of(device)
+        if given:
+            detail = f"{len(given)} of its {len(device.virtual)} virtual functions are handed out"
+            self.draft.find("nic_divided", f"{detail}; it stays with the host", nic.id)
+        card = self.bus.get(device.physical or "")
+        if card is not None:
+            facts["sriov_card"] = present(card.address)
+            nic = replace(nic, link_mbps=nic.link_mbps or card.link_mbps.value)
+        stays = bool(given) or self.handing.keeps(device)
+        self.draft.nics.append(replace(nic, reserved=nic.reserved or stays))
+        return facts
 
     def _reserve(self, code: str, detail: str, device: Nic | Nvme) -> None:
         if device.reserved:
@@ -212,6 +235,9 @@ class _Discovery:
             self.draft.find("nvml_unavailable", f"{why}: {_HELPS[why]}")
 
     def _find_unknowns(self) -> None:
+        for address in self.handing.unknown(self.bus):
+            said = "agent.keep names it, and no NIC or NVMe with this address is here"
+            self.draft.find("keep_unknown", said, address)
         gpus, total = self.draft.gpus, len(self.draft.gpus)
         if not total:
             self.draft.find("no_gpu", "the host has no GPU")
