@@ -40,12 +40,43 @@ PUBLISHED = {
     "multigpu20": (88.69, 92.06, 93.56, 93.71, 93.93, 95.65),
 }
 """Published means in %: Random, DotProd, GpuClustering, GpuPacking, BestFit, FGD."""
+PUBLISHED_FLEET = (1_213, 6_212_000, 107_018_000, 503_828_480)
+"""Hosts, GPU-milli, CPU milli and MiB of the fleet on which they were found."""
+PUBLISHED_TASKS = {
+    (8_152, 6_086_800, 85_436_012, 303_546_211, 0): "default",
+    (7_853, 6_086_800, 80_292_312, 289_071_014, 0): "cpu100",
+    (8_152, 5_641_250, 80_383_484, 281_701_244, 0): "gpushare40",
+    (8_152, 6_086_800, 85_436_012, 303_546_211, 1_000): "gpuspec10",
+    (8_324, 7_086_800, 95_171_812, 344_773_251, 0): "multigpu20",
+}
+"""Tasks, GPU-milli, CPU milli and MiB asked for and models named, of each trace in whole."""
 POLICIES = ("Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD")
 PLAIN = Weights(gap=0.0, fragment=1.0, stranded=0.0)
 FIRST_LOOK = 16
 GROWTH = 1.25
 """A mix of arrivals is first learnt after so many, then at each such growth of their count."""
 ALONE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def published_of(hosts: Sequence[Host], pods: Sequence[Bundle]) -> str:
+    """Which published trace these tasks on these hosts are, whatever their files are called.
+
+    Empty for any other: a published figure says nothing of another fleet or of a part of a trace.
+    """
+    fleet = (
+        len(hosts),
+        sum(sum(host.gpus) for host in hosts),
+        sum(host.cpu_milli for host in hosts),
+        sum(host.memory_mib for host in hosts),
+    )
+    tasks = (
+        len(pods),
+        sum(pod.demand_milli for pod in pods),
+        sum(pod.cpu_milli for pod in pods),
+        sum(pod.memory_mib for pod in pods),
+        sum(len(pod.models) for pod in pods),
+    )
+    return PUBLISHED_TASKS.get(tasks, "") if fleet == PUBLISHED_FLEET else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +106,8 @@ class Run:
     cpu_ms: float
     tasks: int
     dropped: dict[str, int]
+    published: str = ""
+    """The published trace that it is, if it is one."""
 
 
 def run(
@@ -118,6 +151,7 @@ def run(
         cpu_ms=cpu / len(queue) * 1000,
         tasks=len(queue),
         dropped=dict(sorted(dropped.items())),
+        published=published_of(hosts, pods),
     )
 
 
@@ -144,9 +178,14 @@ class Trace:
         return statistics.fmean(run.wall_ms for run in self.runs)
 
     @property
+    def published(self) -> tuple[float, ...]:
+        """The published means of this trace on this fleet; none for any other."""
+        return PUBLISHED.get(self.runs[0].published, ())
+
+    @property
     def ahead(self) -> float | None:
         """Points ahead of the published FGD mean; None for a trace that was not published."""
-        return self.mean - PUBLISHED[self.name][-1] if self.name in PUBLISHED else None
+        return self.mean - self.published[-1] if self.published else None
 
     @property
     def dropped(self) -> dict[str, float]:
@@ -193,7 +232,7 @@ def table(traces: Sequence[Trace], *, name: str) -> str:
     heads = ("trace", *POLICIES, name, "ahead of FGD", "ms a decision")
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for trace in traces:
-        published = [f"{value:.2f}" for value in PUBLISHED.get(trace.name, ())]
+        published = [f"{value:.2f}" for value in trace.published]
         cells = [
             trace.name,
             *(published or ["-"] * len(POLICIES)),
@@ -227,6 +266,9 @@ def page(found: dict[str, list[Trace]], seeds: str) -> str:
         f"{os.cpu_count()}, load {os.getloadavg()[0]:.1f}. Times are wall-clock times of choosing "
         "and taking, with what is learnt of the mix included.\n",
     ]
+    others = [trace.name for trace in next(iter(found.values())) if not trace.published]
+    if others:
+        parts += [f"Not a published trace on its fleet, so beside nothing: {', '.join(others)}.\n"]
     for name, traces in found.items():
         parts += [f"## {name[0].upper()}{name[1:]}\n", table(traces, name=name) + "\n"]
         parts += ["Dropped for want of room, tasks a run, by GPUs asked for:\n"]

@@ -35,6 +35,14 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return nodes, pods
 
 
+def real(trace: str) -> tuple[list[Host], list[Bundle]]:
+    """A published fleet and trace; skips where they are not."""
+    nodes, pods = TRACES / "nodes.csv", TRACES / f"pods_{trace}.csv"
+    if not (nodes.exists() and pods.exists()):
+        pytest.skip(f"no trace {trace}: set GPUAAS_BENCH_OPENB to the folder of its CSV files")
+    return read_nodes(nodes), read_pods(pods)
+
+
 def test_a_line_of_each_file_is_read_whole(files: tuple[Path, Path]) -> None:
     hosts, pods = read_nodes(files[0]), read_pods(files[1])
     assert [(host.name, host.model, host.gpus) for host in hosts] == [
@@ -306,12 +314,33 @@ def test_the_last_line_is_one_json_object_and_the_page_holds_the_table(
     assert f"{result['packing_mean']:.2f} ±" in page.read_text(encoding="utf-8")
 
 
+def test_a_part_of_a_trace_or_another_fleet_stands_beside_no_published_figure(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = tmp_path / "pods_default.csv"
+    part.write_text(PODS, encoding="utf-8")
+    assert packing.main(["--nodes", str(files[0]), "--pods", str(part), "--seeds", "1"]) == 0
+    told = capsys.readouterr().out
+    result = json.loads(told.splitlines()[-1])
+    assert result["ahead_least"] is None
+    assert result["traces"]["default"]["ahead_of_published_fgd"] is None
+    assert "| default | - | - | - | - | - | - |" in told
+    assert "beside nothing: default." in told
+
+
+@pytest.mark.parametrize("trace", sorted(packing.PUBLISHED))
+def test_a_published_trace_is_known_by_what_is_in_it(trace: str) -> None:
+    hosts, bundles = real(trace)
+    assert packing.published_of(hosts, bundles) == trace
+    assert packing.published_of(hosts[1:], bundles) == ""
+    assert packing.published_of(hosts, bundles[1:]) == ""
+    one = packing.run(hosts, bundles, trace="mine", seed=7, limit=10)
+    assert packing.by_trace([one])[0].published == packing.PUBLISHED[trace]
+
+
 @pytest.mark.parametrize("trace", sorted(packing.PUBLISHED))
 def test_the_first_tasks_of_a_real_trace_all_find_room(trace: str) -> None:
-    nodes, pods = TRACES / "nodes.csv", TRACES / f"pods_{trace}.csv"
-    if not (nodes.exists() and pods.exists()):
-        pytest.skip(f"no trace {trace}: set GPUAAS_BENCH_OPENB to the folder of its CSV files")
-    hosts, bundles = read_nodes(nodes), read_pods(pods)
+    hosts, bundles = real(trace)
     one = packing.run(hosts, bundles, trace=trace, seed=7, limit=600)
     asked = copies_until(bundles, 1.3 * 6_212_000, seed=7)[:600]
     assert one.dropped == {}
