@@ -59,6 +59,11 @@ UNKNOWN_VM = reason(
     "A machine that nobody asked for has the slot's devices, or runs on the host",
     "End the machine by hand, or find out who started it; then it goes by itself.",
 )
+RECORD_DAMAGED = reason(
+    "record_damaged",
+    "The host cannot read what it has written down of a lease, and what of it is there is unknown",
+    "Release the allocation that it was of, or mend or remove the record on the host.",
+)
 GPU_WATCHED = reason(
     "gpu_watched",
     "The GPU has shown errors that keep no work away",

@@ -9,7 +9,7 @@ from pathlib import Path
 from nodeagent.backend import Observation
 from nodeagent.host.config import HostConfig
 from nodeagent.host.discovery import DeviceSight
-from nodeagent.host.helper.wire import Inspection, SeenTenancy, Trust
+from nodeagent.host.helper.wire import Inspection, SeenDamage, SeenTenancy, Trust
 from nodeagent.protocol import (
     Address,
     CandidateSlot,
@@ -59,17 +59,26 @@ def observation(
         for condition in _residue(tenancy)
     ]
 
+    conditions += [condition for bad in seen.damaged for condition in _damage(bad)]
+    # Nobody knows whose they are, where a record may be about any of them.
+    lost = any(bad.whole for bad in seen.damaged)
+
     def held(devices: tuple[ObservedDevice, ...]) -> tuple[ObservedDevice, ...]:
         return tuple(
             replace(
                 one,
                 holder=holders.get(one.id),
-                clean=False if one.id in unclean else None if one.id in holders else True,
+                clean=False if one.id in unclean else None if lost or one.id in holders else True,
             )
             for one in devices
         )
 
     vms = [_vm(one) for one in seen.tenancies if one.present]
+    vms += [
+        ObservedVm(bad.claim, bad.name, _state(running=bad.running), bad.slots)
+        for bad in seen.damaged
+        if bad.claim
+    ]
     vms += [ObservedVm(None, one.name, VmState.RUNNING, one.slots) for one in seen.strays]
     return Observation(
         vms=tuple(vms[:MOST_CONDITIONS]),
@@ -94,6 +103,10 @@ def _holders(seen: Inspection, report: TopologyReport) -> tuple[dict[str, str], 
     slots = {slot.gpu_uuid: slot for slot in report.slots if slot.gpu_uuid is not None}
     holders: dict[str, str] = {}
     unclean: set[str] = set()
+    for bad in seen.damaged:
+        for gpu in bad.gpus:
+            if gpu in slots and bad.claim:
+                holders |= dict.fromkeys(_own_devices(slots[gpu]), bad.claim)
     for tenancy in seen.tenancies:
         for gpu in tenancy.gpus:
             if gpu not in slots:
@@ -132,6 +145,24 @@ def _strays(seen: Inspection, report: TopologyReport) -> list[Condition]:
         if one.beyond or None in touched:
             found.append(Condition("unknown_vm", said))
     return found
+
+
+def _state(*, running: bool) -> VmState:
+    """Of a machine whose record is damaged: where it is not seen, what became of it is unknown."""
+    return VmState.RUNNING if running else VmState.UNKNOWN
+
+
+def _damage(bad: SeenDamage) -> list[Condition]:
+    """One condition per slot that the record names; one of no device where it may be any."""
+    whose = f"of allocation {bad.claim} " if bad.claim else ""
+    said = (
+        f"the helper's record {whose}cannot be read ({bad.why}); it is in {bad.file}. Release the "
+        "allocation, put a whole record back, or remove it once nothing of it is on the host"
+    )
+    ref = bad.claim or None
+    if bad.whole:
+        return [Condition("record_damaged", f"it may be about any slot: {said}", claim_ref=ref)]
+    return [Condition("record_damaged", said, device=gpu, claim_ref=ref) for gpu in bad.gpus]
 
 
 def _residue(tenancy: SeenTenancy) -> list[Condition]:

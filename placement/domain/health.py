@@ -33,8 +33,9 @@ REBOOTS_ENOUGH: Final = 2
 
 OCCUPIED: Final = "unknown_vm"
 REPLACED: Final = "gpu_serial_changed"
+RECORD_DAMAGED: Final = "record_damaged"
 OWN_TROUBLE: Final = frozenset(
-    {"gpu_recovery_required", "gpu_row_remap_failed", OCCUPIED, REPLACED}
+    {"gpu_recovery_required", "gpu_row_remap_failed", OCCUPIED, REPLACED, RECORD_DAMAGED}
 )
 """Conditions that are one GPU's own: its slot is kept from new work, the host goes on."""
 HOST_TROUBLE: Final = frozenset({"gpu_lost", "device_missing"})
@@ -168,6 +169,9 @@ def _conditions(facts: DeviceFacts) -> list[Finding]:
         elif told.code == REPLACED:
             way_out = "Look which card is in the place; put the other back, or replace the card."
             found.append(Finding("gpu_needs_repair", told.detail, PREVENT_SLOT, way_out))
+        elif told.code == RECORD_DAMAGED:
+            way_out = "Release the allocation that it was of, or mend the record on the host."
+            found.append(Finding(RECORD_DAMAGED, told.detail, PREVENT_SLOT, way_out))
         elif told.code == OCCUPIED:
             way_out = "End the machine by hand, or find out who started it."
             found.append(Finding(OCCUPIED, told.detail, PREVENT_SLOT, way_out))

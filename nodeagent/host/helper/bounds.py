@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 
 from nodeagent.backend import BackendError
 from nodeagent.host.helper.wire import Release, SeenStray
-from nodeagent.host.records import BAREMETAL, Records, Tenancy, devices_of
+from nodeagent.host.records import BAREMETAL, Damaged, Records, Tenancy, devices_of
 from nodeagent.host.runtime import process
 from nodeagent.host.runtime.spec import vm_name
 from nodeagent.protocol import (
@@ -16,6 +17,8 @@ from nodeagent.protocol import (
     TopologyReport,
     cpu_numbers,
 )
+
+RECORD_DAMAGED = "record_damaged"
 
 
 class Bounds:
@@ -28,7 +31,25 @@ class Bounds:
 
     def uids(self) -> set[int]:
         """The users of machines of which there is a record: until a cleanup was proven."""
-        return {one.uid for one in self._records.all()}
+        told = [one.told for one in self.damaged() if one.told is not None]
+        return {one.uid for one in (*self._records.all(), *told)}
+
+    def damaged(self) -> list[Damaged]:
+        """Records that cannot be read. One that names what is not here may be about anything."""
+        own = {slot.gpu_uuid for slot in self._report().slots}
+        return [
+            one
+            if one.told is None or {slot.gpu_uuid for slot in one.told.slots} <= own
+            else replace(one, told=None)
+            for one in self._records.damaged()
+        ]
+
+    def _refuse_damaged(self, indexes: Collection[int], devices: Collection[str]) -> None:
+        """Nothing of what a record is about that cannot be read. Raises BackendError."""
+        for bad in self.damaged():
+            shared = bad.told is None or (set(indexes) & bad.told.indexes)
+            if shared or (bad.told is not None and set(devices) & bad.told.devices):
+                raise BackendError(RECORD_DAMAGED, _in_the_way(bad), retryable=False)
 
     def strays(self, known: set[str]) -> Iterator[SeenStray]:
         """Machines without a record.
@@ -80,6 +101,7 @@ class Bounds:
     def refuse_taken(self, claim: str, slots: tuple[SlotDevices, ...]) -> None:
         """Nothing that another claim, its traces, or a stray machine has. Raises BackendError."""
         wanted = {slot.slot_index for slot in slots}
+        self._refuse_damaged(wanted, devices_of(slots))
         gpus, devices = {slot.gpu_uuid for slot in slots}, devices_of(slots)
         for other in self._records.all():
             shared = wanted & other.indexes or devices & other.devices
@@ -114,6 +136,7 @@ class Bounds:
                 raise BackendError(
                     "device_in_use", "a claim, or its traces, has one of the GPUs", retryable=False
                 )
+        self._refuse_damaged((), gpus)
         places = {own[gpu] for gpu in gpus}
         for stray in self.strays({vm_name(one.claim) for one in self._records.all()}):
             if places & set(stray.slots):
@@ -129,6 +152,14 @@ class Bounds:
             if other.claim != params.allocation_id and shared:
                 raise BackendError("device_in_use", "a slot has another machine", retryable=False)
         mine = self._records.get(params.allocation_id)
+        for bad in self.damaged():
+            if bad.claim == params.allocation_id:
+                continue
+            # Where nobody knows what it is about, only what has a record of its own is not it.
+            if bad.told is None and mine is None:
+                raise BackendError(RECORD_DAMAGED, _in_the_way(bad), retryable=True)
+            if bad.told is not None and (wanted & bad.told.indexes or devices & bad.told.devices):
+                raise BackendError("device_in_use", _in_the_way(bad), retryable=False)
         bare = isinstance(params, BaremetalReleaseParams)
         if mine is not None and (mine.kind == BAREMETAL) is not bare:
             raise BackendError("allocation_differs", "it is of another kind", retryable=False)
@@ -137,6 +168,13 @@ class Bounds:
                 "allocation_differs", "the machine has more slots than named", retryable=False
             )
         return mine
+
+
+def _in_the_way(bad: Damaged) -> str:
+    about = "may be about any slot"
+    if bad.told is not None:
+        about = f"is about slots {sorted(bad.told.indexes)}"
+    return f"a record of the helper is damaged and {about}: {bad.file} ({bad.why})"[:1000]
 
 
 def refuse_others_cpus(

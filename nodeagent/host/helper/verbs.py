@@ -28,13 +28,14 @@ from nodeagent.host.helper.wire import (
     Provision,
     Release,
     Request,
+    SeenDamage,
     SeenSerial,
     SeenTenancy,
     Survey,
     Trust,
     Verb,
 )
-from nodeagent.host.records import BAREMETAL, NO_UID, SLICE, Records, Tenancy
+from nodeagent.host.records import BAREMETAL, NO_UID, SLICE, Damaged, Records, Tenancy, remade
 from nodeagent.host.runtime.baremetal import BareHost
 from nodeagent.host.runtime.burning import BurnIn
 from nodeagent.host.runtime.kvm import Probe
@@ -166,10 +167,13 @@ class Verbs:
             self._devices.look()
         except OSError as error:
             log.warning("the kernel's log cannot be read: %s", error.strerror)
-        records = self._records.all()
+        records, damaged = self._records.all(), self._bounds.damaged()
+        known = {vm_name(one.claim) for one in records}
+        known |= {vm_name(one.claim) for one in damaged if one.claim}
         return Inspection(
             tenancies=tuple(self._seen(one) for one in records),
-            strays=tuple(self._bounds.strays({vm_name(one.claim) for one in records})),
+            strays=tuple(self._bounds.strays(known)),
+            damaged=tuple(self._damage(one) for one in damaged[:256]),
             works=self._runtime.works,
             runtime=self._runtime.detail,
             burning=self._burning.runs(),
@@ -192,6 +196,20 @@ class Verbs:
             user=tenancy.user,
             host=tenancy.host,
             port=tenancy.port,
+        )
+
+    def _damage(self, bad: Damaged) -> SeenDamage:
+        slots = () if bad.told is None else bad.told.slots
+        slots = tuple(sorted(slots, key=lambda slot: slot.slot_index))
+        return SeenDamage(
+            file=str(bad.file)[-500:],
+            why="".join(sign if sign.isprintable() else " " for sign in bad.why)[:300],
+            claim=bad.claim,
+            name=vm_name(bad.claim) if bad.claim else "",
+            running=bool(bad.claim) and self._machines.is_there(bad.claim),
+            whole=bad.told is None,
+            slots=tuple(slot.slot_index for slot in slots),
+            gpus=tuple(slot.gpu_uuid for slot in slots),
         )
 
     # Making
@@ -271,6 +289,8 @@ class Verbs:
         slots = params.slots if not isinstance(params, BaremetalReleaseParams) else params.devices
         self._bounds.refuse_unknown(slots)
         tenancy = self._bounds.own_or_none(params, slots)
+        if step is CleanupStep.VM_GONE and tenancy is None:
+            tenancy = self._remade(params, slots)
         if step is CleanupStep.VM_GONE and tenancy is not None:
             # A new attempt: nothing that an earlier one has shown counts any more.
             tenancy = replace(tenancy, attempt=params.attempt, cleaned={})
@@ -283,6 +303,21 @@ class Verbs:
             present = tenancy.present and not gone
             self._records.put(replace(tenancy, cleaned=cleaned, present=present))
         return Cleaned(tuple(found))
+
+    def _remade(self, params: Release, slots: tuple[SlotDevices, ...]) -> Tenancy | None:
+        """Where the claim's record is damaged: another, of what the control plane has signed.
+
+        None where there is none that is damaged. Raises BackendError.
+        """
+        bad = [one for one in self._bounds.damaged() if one.claim == params.allocation_id]
+        if not bad:
+            return None
+        told = [one.told for one in bad if one.told is not None]
+        if any(not one.indexes <= {slot.slot_index for slot in slots} for one in told):
+            detail = "the machine has more slots than named"
+            raise BackendError("allocation_differs", detail, retryable=False)
+        kind = BAREMETAL if isinstance(params, BaremetalReleaseParams) else SLICE
+        return remade(params.allocation_id, kind, slots, told[0].uid if told else NO_UID)
 
     def _clean_slot(
         self, params: Release, step: CleanupStep, slot: SlotDevices, tenancy: Tenancy | None
@@ -304,7 +339,12 @@ class Verbs:
         if isinstance(params, BaremetalReleaseParams):
             return self._bare.clean(claim, step, slot)
         if step is CleanupStep.VM_GONE:
-            return self._machines.end(claim, tenancy)
+            done = self._machines.end(claim, tenancy)
+            if tenancy is not None and tenancy.uid == NO_UID and tenancy.rebooted:
+                left = self._owners.nobodys(self._bounds.uids())
+                if left:
+                    raise StepFailed(f"processes run as users that no record has: {left}")
+            return done
         if self._machines.is_there(claim):
             raise StepFailed("the machine is still there")
         counts = None if tenancy is None else tenancy.errors.get(slot.gpu_uuid, {})

@@ -167,17 +167,39 @@ class SeenStray(Message):
 
 
 @dataclass(frozen=True)
+class SeenDamage(Message):
+    """A record that cannot be read. claim: whose it is, '' unknown; running: its machine is there.
+
+    gpus: of the slots that it names, in the order of slots. whole: it may be about any slot.
+    """
+
+    ignores_unknown: ClassVar[bool] = True
+    file: Annotated[str, Text(500)]
+    why: Annotated[str, Text(300, least=0)]
+    claim: Annotated[str, Text(64, least=0)]
+    name: Annotated[str, Text(120, least=0)]
+    running: bool
+    whole: bool
+    slots: Annotated[tuple[Annotated[int, Integer(0, 4095)], ...], Many(256)] = ()
+    gpus: Annotated[tuple[Id, ...], Many(256)] = ()
+
+
+@dataclass(frozen=True)
 class Inspection(Message):
     """Everything that is on the host. runtime: what probing found; works: machines can run.
 
-    burning: a burn-in's load runs, whether the agent that asked for it lives or not.
+    burning: a burn-in's load runs, whether the agent that asked for it lives or not. damaged: left
+    out where there is none, since an agent of before does not know it.
     """
+
+    left_out_when_empty: ClassVar[frozenset[str]] = frozenset({"damaged"})
 
     tenancies: Annotated[tuple[SeenTenancy, ...], Many(256)]
     strays: Annotated[tuple[SeenStray, ...], Many(256)]
     works: bool
     runtime: Annotated[str, Text(1000)]
     burning: bool = False
+    damaged: Annotated[tuple[SeenDamage, ...], Many(256)] = ()
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,12 @@ class Owners:
         detail = f"every user from {first} to {last} has a machine, a process or an account"
         raise BackendError("uids_used_up", detail, retryable=True)
 
+    def nobodys(self, known: Collection[int]) -> list[int]:
+        """Users of the range that have a process and no record."""
+        if not self._account:
+            return []
+        return sorted(uid for uid in self._running() if uid in self._range and uid not in known)
+
     def of(self, uid: int) -> Owner | None:
         """Whom to run a machine as; None is this process' own user.
 
