@@ -15,7 +15,7 @@ from nodeagent.client import ControlPlane
 from nodeagent.clock import Clock, SystemClock
 from nodeagent.daemon import Agent, Pace
 from nodeagent.host.backend import HostBackend, read_boot_id
-from nodeagent.host.cleanup.gpu import GpuCare
+from nodeagent.host.cleanup.gpu import AS_NEW, GpuCare
 from nodeagent.host.cleanup.nvme import NvmeEraser
 from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.stand_in import StandInDevices
@@ -191,8 +191,9 @@ def clean_here(config: HostConfig, told: Any) -> Done:
         return wipe_disks(report, PciBus(config.root), NvmeEraser(config.tools.nvme))
     boot = read_boot_id(config.root)
     devices = _devices(config, lambda: report, nvml, boot)
-    # It was started for this cleanup: everything in its log is of the time since the claim.
-    return device_step(devices, step, slot, Before(boot, 0, None))
+    # It was started for this cleanup: everything in its log is of the time since the claim. How a
+    # whole host's GPUs were set when it was handed over nobody has seen but here, as they come.
+    return device_step(devices, step, slot, Before(boot, 0, AS_NEW))
 
 
 def _devices(

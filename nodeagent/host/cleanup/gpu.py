@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pynvml
 
@@ -15,6 +16,7 @@ from nodeagent.host.cleanup.steps import Before, Done, StepFailed
 from nodeagent.host.cleanup.xids import BLOCKING, XidsUnknown, XidWatch
 from nodeagent.host.commands import CommandError, run
 from nodeagent.host.nvml import GpuRecord, Nvml, NvmlSession, NvmlUnavailable, read_gpus
+from nodeagent.protocol import Presence
 
 _RESET_S = 120.0
 _SETTING_S = 60.0
@@ -27,6 +29,8 @@ _MUST_NOT_GROW = ("ecc_uncorrected", "remapped_rows_failed", "remapped_rows_pend
 # nvidia-smi sets it.
 _MODES = {"ecc_mode": "--ecc-config", "mig_mode": "--multi-instance-gpu"}
 _PERSISTENCE = "persistence"
+AS_NEW: Final[Mapping[str, int]] = {"mig_mode": 0}
+"""How any GPU of a whole host goes to its tenant; ECC differs from model to model."""
 
 
 class GpuCare:
@@ -239,4 +243,7 @@ def _differs(record: GpuRecord, name: str, before: Mapping[str, int]) -> bool:
     if name not in before:
         return False
     wanted = "enabled" if before[name] else "disabled"
-    return any(record.facts[one].value != wanted for one in (name, f"{name}_pending"))
+    told = [record.facts[one] for one in (name, f"{name}_pending")]
+    # A card that does not know a mode has it off.
+    off = not before[name] and all(one.presence is Presence.ABSENT for one in told)
+    return not off and any(one.value != wanted for one in told)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nodeagent.host.assemble import clean_here
 from nodeagent.host.cleanup.steps import Before, StepFailed
+from nodeagent.host.config import HostConfig, Tools
 from nodeagent.host.nvml import Nvml
 from nodeagent.protocol import CleanupStep
 from tests.nodeagent.host_facts.fake import FakeNvml, uuid_of
@@ -158,3 +162,30 @@ def test_a_gpu_that_only_a_reset_brings_back_is_reset(host: Host, fake: FakeNvml
     with pytest.raises(StepFailed, match="NVML knows 0 GPUs"):
         host.do(CleanupStep.GPU_SCRUBBED, was)
     assert asked(host) == ["--gpu-reset"]
+
+
+def a_cleaning_system(host: Host) -> HostConfig:
+    """What a whole host is started into for its cleanup."""
+    shutil.copy(host.log, host.root / "dev" / "kmsg")
+    tools = replace(Tools(), nvidia_smi=host.tools / "nvidia-smi")
+    return HostConfig(
+        "https://c", "h", root=host.root, helper_folder=host.tools / "helper", tools=tools
+    )
+
+
+def test_a_whole_host_goes_to_the_next_tenant_with_its_gpus_uncut(
+    host: Host, fake: FakeNvml
+) -> None:
+    config, slot = a_cleaning_system(host), host.slot.to_json()
+    fake.change({"gpu.0.mig": "1 1"})
+    with pytest.raises(StepFailed, match="mig_mode is not as it was"):
+        clean_here(config, {"action": "gpu_error_free", "slot": slot})
+    done = clean_here(config, {"action": "gpu_scrubbed", "slot": slot})
+    assert "mig_mode was changed, set back" in done.detail
+    assert asked(host) == ["--multi-instance-gpu=0", "--gpu-reset"]
+
+
+def test_a_card_that_knows_no_mig_is_uncut(host: Host, fake: FakeNvml) -> None:
+    fake.change({"gpu.*.mig": None})
+    told = {"action": "gpu_error_free", "slot": host.slot.to_json()}
+    assert "none fatal" in clean_here(a_cleaning_system(host), told).detail
