@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuaas.kernel.errors import ProductError, reason
 from placement.constraint_errors import FREE_SLOTS as FREE_SLOTS
+from placement.control_key_errors import ControlKeysUnusable as ControlKeysUnusable
 from placement.defrag_errors import DefragOff as DefragOff
 from placement.drift_errors import DRIFT as DRIFT
 

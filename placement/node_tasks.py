@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -117,9 +118,16 @@ __all__ = [
 ]
 
 
-@lru_cache(maxsize=1)
 def _control_key() -> Ed25519PrivateKey:
-    key = load_pem_private_key(settings.CONFIG.control_key_path.read_bytes(), password=None)
+    """The key that signs now: an operator may have switched to another a moment ago."""
+    path: Path = settings.CONFIG.control_key_path
+    found = path.stat()
+    return _key_in(path, found.st_ino, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _key_in(path: Path, _file: int, _changed_ns: int) -> Ed25519PrivateKey:
+    key = load_pem_private_key(path.read_bytes(), password=None)
     if not isinstance(key, Ed25519PrivateKey):
         raise TypeError("the control plane's signing key is not an Ed25519 key")
     return key

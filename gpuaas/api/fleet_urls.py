@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, path
 from gpuaas.api.converters import NODE
 from gpuaas.api.views import (
     cleanup,
+    control_keys,
     defrag,
     drift,
     evidence,
@@ -59,6 +60,20 @@ PLACEMENT: list[URLPattern | URLResolver] = [
         f"{_READY}/actions/remove",
         readiness.ReadinessTermsRemove.as_view(),
         name="readiness-terms-remove",
+    ),
+    path("control-keys", control_keys.ControlKeys.as_view(), name="control-key-list"),
+    path(
+        "control-keys/actions/switch",
+        control_keys.ControlKeySwitch.as_view(),
+        name="control-key-switch",
+    ),
+    path(
+        "control-keys/actions/back", control_keys.ControlKeyBack.as_view(), name="control-key-back"
+    ),
+    path(
+        "control-keys/actions/retire",
+        control_keys.ControlKeyRetire.as_view(),
+        name="control-key-retire",
     ),
     path("scoring", terms.ScoringVersions.as_view(), name="scoring-list"),
 ]

@@ -55,6 +55,7 @@ _FLEET = _operator("operator:read")
 _NODES = _operator("nodes:write")
 _TENANTS = _operator("tenants:write")
 _POLICIES = _operator("policies:write")
+_OPERATORS = _operator("operators:write")
 
 TABLE: dict[tuple[str, str], Rule] = {
     ("signup", "POST"): ANYONE,
@@ -209,6 +210,11 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("readiness-terms-remove", "POST"): _POLICIES,
     ("scoring-list", "GET"): _FLEET,
     ("scoring-list", "POST"): _POLICIES,
+    ("control-key-list", "GET"): _FLEET,
+    ("control-key-list", "POST"): _OPERATORS,
+    ("control-key-switch", "POST"): _OPERATORS,
+    ("control-key-back", "POST"): _OPERATORS,
+    ("control-key-retire", "POST"): _OPERATORS,
     ("drift-list", "GET"): _FLEET,
     ("drift-accept", "POST"): _NODES,
     ("drift-remove", "POST"): _NODES,

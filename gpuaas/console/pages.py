@@ -202,6 +202,7 @@ class ConsolePage(OperatorView):
                     link("Break-glass", "break-glass", "key"),
                     link("Operators", "operators", "team"),
                     link("Retention", "retention", "broom"),
+                    link("Control keys", "control-keys", "key"),
                     Link("Admin", reverse("admin:index"), "list"),
                 ),
             ),

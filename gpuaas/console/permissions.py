@@ -81,6 +81,8 @@ PAGES: Final[dict[str, Needs]] = {
     "storage": _TENANTS,
     "storage-retire": _TENANTS,
     "retention": _OPERATORS,
+    "control-keys": _OPERATORS,
+    "control-key-act": _OPERATORS,
     "operators": _OPERATORS,
     "operator-act": _OPERATORS,
     "break-glass": _READ,

@@ -18,6 +18,7 @@ OPERATORS = (
     "/fragmentation",
     "/nodes/host-1/slots",
     "/placement-terms",
+    "/control-keys",
     "/readiness-terms",
     "/scoring",
     "/storage",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from pytest_django.live_server_helper import LiveServer
 
+from gpuaas.embedded.keys import control_key_kept
 from gpuaas.kernel import clock
 from placement.models import Allocation, AutomaticAction, Drift, MaintenanceWindow, NodeCapability
 from placement.services.allocations import allocation_release
@@ -437,3 +439,26 @@ def test_what_hosts_need_is_previewed_set_and_burnt_in(host: Host, operator: Per
     stopped = operator.reads("node burn-in-stop h1 --reason wrong")
     assert (stopped["id"], stopped["state"]) == (task["id"], "cancelled")
     operator.types("fragmentation parts")
+
+
+def test_the_key_that_signs_is_exchanged_and_taken_back(
+    operator: Person, tmp_path: Path, settings: Any
+) -> None:
+    path = tmp_path / "control_ed25519.pem"
+    control_key_kept(path)
+    settings.CONFIG = replace(settings.CONFIG, control_key_path=path)
+    [old] = operator.reads("control-key list")
+    new = operator.reads("control-key prepare --reason spring")
+    assert (old["role"], new["role"]) == ("signing", "next")
+    assert "control_key_missing" in operator.types(
+        f"control-key switch {old['fingerprint']} --reason spring --yes", 4
+    )
+    operator.types(f"control-key switch {new['fingerprint']} --reason spring --yes")
+    operator.types(f"control-key back {old['fingerprint']} --reason spring --yes")
+    assert "control_key_believed" in operator.types(
+        f"control-key retire {new['fingerprint']} --reason spring --yes", 4
+    )
+    operator.types(f"control-key retire {new['fingerprint']} --reason spring --yes --at-once")
+    assert [key["fingerprint"] for key in operator.reads("control-key list")] == [
+        old["fingerprint"]
+    ]

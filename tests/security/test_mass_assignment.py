@@ -196,6 +196,7 @@ OPTIONAL: dict[str, set[str]] = {
     "placement-terms-preview": TERMS,
     "readiness-terms-preview": READY,
     "readiness-terms-detail": READY,
+    "control-key-retire": {"at_once"},
     "placement-terms-detail": TERMS,
     "workload-scale": {"partial"},
     "workload-placement": {"datasets", "wait"},
