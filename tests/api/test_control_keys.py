@@ -55,7 +55,7 @@ def test_a_key_is_prepared_switched_to_taken_back_and_retired() -> None:
     assert roles(caller) == {"signing": old}
     told = Event.objects.filter(kind__startswith="placement.control_key.")
     assert told.count() == 4
-    assert {event.actor["kind"] for event in told} == {"user"}
+    assert {event.actor["kind"] for event in told} == {"token"}
     assert "PRIVATE" not in str(made.content)
 
 

@@ -59,6 +59,7 @@ def pages_of(scene: Scene) -> dict[str, list[tuple[str, str]]]:
             ("c-terms-one", "/console/placement-terms/sku/h100.slice/"),
             ("c-scoring", "/console/scoring/"),
             ("c-retention", "/console/retention/"),
+            ("c-control-keys", "/console/control-keys/"),
             ("c-decisions", "/console/decisions/"),
             ("c-request", f"/console/requests/{scene.running.request_id}/"),
             ("c-stock", "/console/stock/"),

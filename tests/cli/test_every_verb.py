@@ -451,12 +451,12 @@ def test_the_key_that_signs_is_exchanged_and_taken_back(
     new = operator.reads("control-key prepare --reason spring")
     assert (old["role"], new["role"]) == ("signing", "next")
     assert "control_key_missing" in operator.types(
-        f"control-key switch {old['fingerprint']} --reason spring --yes", 4
+        f"control-key switch {old['fingerprint']} --reason spring --yes", 5
     )
     operator.types(f"control-key switch {new['fingerprint']} --reason spring --yes")
     operator.types(f"control-key back {old['fingerprint']} --reason spring --yes")
     assert "control_key_believed" in operator.types(
-        f"control-key retire {new['fingerprint']} --reason spring --yes", 4
+        f"control-key retire {new['fingerprint']} --reason spring --yes", 5
     )
     operator.types(f"control-key retire {new['fingerprint']} --reason spring --yes --at-once")
     assert [key["fingerprint"] for key in operator.reads("control-key list")] == [

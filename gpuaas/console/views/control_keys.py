@@ -127,6 +127,10 @@ class ControlKeyBoard(ConsolePage):
         except ControlKeysUnusable as refused:
             messages.error(self.request, f"{refused.detail} {refused.unblock}")
         there = {key.role for key in keys}
+        offered = {(name, key.fingerprint) for key in keys for name in OFFERED[key.role]}
+        loose = [*sent.keys() - offered]
+        if keys and NEXT not in there and ("prepare", "") not in loose:
+            loose.append(("prepare", ""))
         return self.page(
             "console/control_keys.html",
             status=status,
@@ -135,7 +139,7 @@ class ControlKeyBoard(ConsolePage):
                 for key in keys
                 for names in [OFFERED[key.role]]
             ],
-            prepare=self._offer("prepare", "", sent) if keys and NEXT not in there else None,
+            loose=[self._offer(name, key, sent) for name, key in loose],
             may_write=self.may(self.write_action),
         )
 
@@ -161,7 +165,7 @@ class ActOnControlKey(ControlKeyBoard):
         step = STEPS.get(act)
         if step is None:
             raise Http404
-        key = request.POST.get("key", "")
+        key = request.POST.get("key", "") if act != "prepare" else ""
         form = step.form(request.POST, auto_id=f"{act}-{key[:64]}-%s")
 
         def do(given: dict[str, Any]) -> None:
