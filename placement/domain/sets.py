@@ -236,7 +236,7 @@ class _Room:
     def most(self, sizes: Sequence[int]) -> int:
         """How many of equal members fit; of unequal ones, all or an estimate from below."""
         if len(set(sizes)) <= 1:
-            return min(len(sizes), self._alike(sizes[0])) if sizes else 0
+            return min(len(sizes), self.members(sizes[0])) if sizes else 0
         return len(sizes) if self.holds(sizes) else self._greedy(sizes)
 
     def holds(self, sizes: Sequence[int]) -> bool:
@@ -244,13 +244,14 @@ class _Room:
         if not sizes:
             return True
         if len(set(sizes)) == 1:
-            return self._alike(sizes[0]) >= len(sizes)
+            return self.members(sizes[0]) >= len(sizes)
         if self._greedy(sizes) == len(sizes):
             return True
         rest = sorted((size for size in sizes if size), reverse=True)
         return self._search_all(rest, sizes.count(0))
 
-    def _alike(self, size: int) -> int:
+    def members(self, size: int) -> int:
+        """How many members of one size fit."""
         if not size:
             return len(self.whole)
         return sum(min(o // size, 1) if self._single else o // size for o in self.open.values())
@@ -338,6 +339,17 @@ def place_set(sites: Iterable[Site], ask: SetAsk, *, ahead: Lookahead = USUAL) -
             if options is not None:
                 return SetPlan(options, window, name, inside is not None or not ask.preferred)
     return NoPlan(fitting, len(ask.sizes), search.decided)
+
+
+def members_by_part(sites: Iterable[Site], ask: SetAsk, *, level: str) -> list[tuple[int, int]]:
+    """For how many members of the first one's size the parts of a level have room: (members,
+    parts), most first. An empty level is all of the fleet; parts without room are left out."""
+    window = ask.windows[0] if ask.windows else None
+    rooms = Counter(
+        _Room([site.during(window) for site in inside], ask, _Search()).members(ask.sizes[0])
+        for inside in _parts(tuple(sites), level).values()
+    )
+    return sorted(((each, parts) for each, parts in rooms.items() if each), reverse=True)
 
 
 def _parts(fleet: Sequence[Site], level: str) -> dict[tuple[str, ...], list[Site]]:

@@ -227,11 +227,17 @@ def no_capacity_for(items: Sequence[Item], found: Group) -> ProductError:
     item, count = items[0], len(items)
     if isinstance(found, NoPlan):
         return no_room_together(item, found)
-    error = no_capacity(item, rest=SIBLINGS if count > 1 else "")
+    # Where there is no room for one alone, it is not the others that are in its way.
+    siblings = count > 1 and (bool(found) or _room_alone(item))
+    error = no_capacity(item, rest=SIBLINGS if siblings else "")
     if count > 1:
         error.detail = f"{count} allocations asked together, {len(found)} fit now. {error.detail}"
         error.facts |= {"replicas": count, "replicas_fitting": len(found)}
     return error
+
+
+def _room_alone(item: Item) -> bool:
+    return item.where is not None and bool(_options(item, item.where, {}, frozenset(), limit=1))
 
 
 def kept_nodes(items: Sequence[Item]) -> frozenset[int]:

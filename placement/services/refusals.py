@@ -165,7 +165,9 @@ def no_room_together(item: Item, found: NoPlan) -> ProductError:
     close = item.closeness
     # Of members that have to be close and apart, closeness is what fails where others have room.
     scattered = bool(close.required) and found.anywhere >= found.members
-    error = no_capacity(item, rest=TOGETHER if scattered else SPREAD if close.apart else SIBLINGS)
+    others = TOGETHER if scattered else SPREAD if close.apart else SIBLINGS
+    # Where there is no room for one alone, it is not the others that are in its way.
+    error = no_capacity(item, rest=others if found.anywhere else "")
     numbers = {
         "replicas": found.members,
         "replicas_fitting": found.fitting,

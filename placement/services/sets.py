@@ -16,11 +16,12 @@ from placement.domain.sets import (
     SetPlan,
     Window,
     closest,
+    members_by_part,
     place_set,
 )
 from placement.services.bundle import Item
 from placement.snapshots import Target, lookahead_of
-from placement.snapshots.sites import MOST, PARTS, Part, members_by_part, parts_with_room, sites
+from placement.snapshots.sites import MOST, PARTS, Part, members_free, parts_with_room, sites
 
 
 def set_plan(
@@ -54,7 +55,7 @@ def set_plan(
             others = (t.part for t in tries if not t.emptiest and t.part != one.part)
             return _in_turn(items, plan, paths, next(others, None))
         fitting = max(fitting, plan.fitting)
-    return _no_plan(where, item, len(items), fitting)
+    return _no_plan(where, item, ask, fitting)
 
 
 def _ask(want: Want, item: Item, members: int) -> SetAsk:
@@ -137,13 +138,19 @@ def _names(part: Part) -> Path:
     return (part.zone, part.block, part.rack, part.fabric)
 
 
-def _no_plan(where: Target, item: Item, members: int, fitting: int) -> NoPlan:
-    """How many would fit, with the counts by part of the fleet that tell why not more."""
-    close = item.closeness
+def _no_plan(where: Target, item: Item, ask: SetAsk, fitting: int) -> NoPlan:
+    """How many would fit, with the counts by part of the fleet that tell why not more.
+
+    Where it matters who holds what, room is what is open to this tenant.
+    """
+    close, members = item.closeness, len(ask.sizes)
     inside = Part(*close.within) if close.within else Part()
 
     def counted(level: str, part: Part) -> list[tuple[int, int]]:
-        return members_by_part(
+        if item.want.tenant is not None:
+            found = sites(where, ask.want, part, avoid=close.avoid, emptiest=True)
+            return members_by_part(found, ask, level=level)
+        return members_free(
             where, item.want, level=level, apart=close.apart, part=part, avoid=close.avoid
         )
 

@@ -125,7 +125,7 @@ def parts_with_room(
     return [Part(*row) for row in prepared.rows(_PARTS, params)]
 
 
-def members_by_part(
+def members_free(
     where: Target,
     want: Want,
     *,

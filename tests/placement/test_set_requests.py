@@ -103,6 +103,33 @@ def test_a_set_without_room_anywhere_is_refused_for_capacity() -> None:
     assert error.facts["free_anywhere_for"] == 4
 
 
+@pytest.mark.parametrize("how", [{}, {"together": "rack"}, {"close": "rack"}, {"apart": True}])
+def test_a_set_that_a_promise_to_others_keeps_out_is_told_that_and_not_its_own_members(
+    how: dict[str, Any],
+) -> None:
+    acme, globex = racks("r1", "r1", "r2"), a_tenant("globex")
+    for _ in range(3):
+        globex.order(slots=1, own="apart")
+    terms_set(noun="sku", name="h100.slice", alone="wiring", reason="test", actor=OPERATOR)
+    error = refusal(acme, replicas=2, **how)
+    assert error.code == "forbidden_by_topology"
+    assert error.facts["removed"] == {"wiring_isolation": 3}
+    assert error.facts["replicas_fitting"] == 0
+    assert error.facts.get("free_anywhere_for", 0) == 0
+
+
+def test_a_refusal_for_closeness_counts_only_room_that_no_promise_closes() -> None:
+    acme, globex = racks("r1", "r1", "r2", "r3"), a_tenant("globex")
+    globex.order(slots=1)
+    globex.order(slots=1, own="apart")
+    terms_set(noun="sku", name="h100.slice", alone="wiring", reason="test", actor=OPERATOR)
+    assert set(Allocation.objects.values_list("node__rack", flat=True)) == {"r1"}
+    error = refusal(acme, replicas=3, slots=4, together="rack")
+    assert error.code == "forbidden_by_locality"
+    assert error.facts["free_anywhere_for"] == 4
+    assert (error.facts["parts"], error.facts["parts_by_members"]) == (2, {"2": 2})
+
+
 def test_members_apart_are_each_on_a_node_of_their_own() -> None:
     acme = racks("r1", "r1", "r2")
     run_it(acme, replicas=3, slots=1, apart=True)
