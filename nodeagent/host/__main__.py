@@ -23,9 +23,17 @@ from nodeagent.backend import BackendError
 from nodeagent.clock import SystemClock
 from nodeagent.daemon import Pace
 from nodeagent.files import told, try_lock
-from nodeagent.host.assemble import choose_runtime, clean_here, make_agent, make_helper, measuring
+from nodeagent.host.assemble import (
+    choose_runtime,
+    clean_here,
+    hands_off,
+    make_agent,
+    make_helper,
+    measuring,
+)
 from nodeagent.host.cleanup.steps import StepFailed
 from nodeagent.host.config import CONFIG_PATH, ConfigError, HostConfig, load_config
+from nodeagent.host.helper.client import Helper
 from nodeagent.host.helper.keys import read_control_keys
 from nodeagent.host.nvml import Nvml
 from nodeagent.host.trust import way_out
@@ -78,7 +86,8 @@ async def _run(config: HostConfig, pace: Pace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     nvml, clock = Nvml(), SystemClock()
-    async with way_out(config) as transport:
+    helper = Helper(config.socket_path)
+    async with way_out(config) as transport, hands_off(nvml, helper.answers):
         with measuring(config, nvml, clock) as telemetry:
             agent = make_agent(config, transport, clock, pace=pace, nvml=nvml, telemetry=telemetry)
             log.info("the agent of %s speaks to %s", config.name, config.server)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import pwd
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import httpx
@@ -84,6 +85,30 @@ def _assembled(
     http = httpx.AsyncClient(transport=transport, timeout=30.0, trust_env=False)
     control = ControlPlane(http, config.server, home, clock)
     return Agent(home, backend, control, clock, pace=pace, telemetry=telemetry)
+
+
+@asynccontextmanager
+async def hands_off(
+    nvml: Nvml, answers: Callable[[], bool], every_s: float = 1.0
+) -> AsyncIterator[None]:
+    """No handle of the agent's on any GPU until the helper answers for the first time.
+
+    After the host's own restart the helper gives machines their devices again before it answers,
+    and a driver does not let go of a GPU that anybody has open.
+    """
+    with ExitStack() as held:
+        held.enter_context(nvml.released())
+
+        async def wait() -> None:
+            while not await asyncio.to_thread(answers):
+                await asyncio.sleep(every_s)
+            held.close()
+
+        waiting = asyncio.create_task(wait())
+        try:
+            yield
+        finally:
+            waiting.cancel()
 
 
 @contextmanager

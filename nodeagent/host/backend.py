@@ -120,7 +120,7 @@ class HostBackend:
 
     def facts(self) -> dict[str, Any]:
         """What the join tells."""
-        report, seen = self.topology(), self._inspect()
+        seen, report = self._inspect(), self.topology()
         return {
             "simulated": False,
             "gpus": len(report.gpus),
@@ -129,7 +129,12 @@ class HostBackend:
         }
 
     def topology(self) -> TopologyReport:
-        """The wiring, as last discovered. Raises OSError or ValueError."""
+        """The wiring, as last discovered. Raises OSError or ValueError.
+
+        HelperAway before there is one and while no GPU may be asked: it is kept for long.
+        """
+        if self._topology is None and self._nvml.wanted:
+            raise HelperAway("the GPUs are let go of, and were not looked at before")
         if self._topology is None:
             self._topology = self._wiring.read()
         return self._topology

@@ -9,9 +9,11 @@ from typing import Any, cast
 import pytest
 
 from nodeagent.backend import BackendError
+from nodeagent.host.assemble import hands_off
 from nodeagent.host.backend import HostBackend
+from nodeagent.host.helper.client import HelperAway
 from nodeagent.host.helper.wire import Verb
-from nodeagent.host.nvml import Nvml
+from nodeagent.host.nvml import Nvml, NvmlUnavailable
 from nodeagent.protocol import SignedTask, TaskKind
 
 SIGNED = SignedTask({}, {}, "A" * 86 + "==")
@@ -73,3 +75,32 @@ def test_a_machine_is_given_its_devices_with_no_handle_of_the_agents_on_them(
         asyncio.run(backend.provision(kind, params, at_once, SIGNED))
     assert {step for step, gone in helper.away.items() if gone} == away
     assert len(helper.away) == TURNS
+
+
+def test_the_agent_has_no_gpu_open_until_the_helper_answers_for_the_first_time() -> None:
+    nvml, asked = Nvml(), [False, False, True]
+    config = cast(Any, SimpleNamespace(socket_path=None))
+    backend = HostBackend(config, cast(Any, None), cast(Any, None), nvml)
+
+    async def runs() -> None:
+        async with hands_off(nvml, lambda: asked.pop(0), every_s=0.0):
+            with pytest.raises(HelperAway, match="let go of"):
+                backend.topology()
+            with pytest.raises(NvmlUnavailable, match="released"), nvml.session():
+                pass
+            while nvml.wanted:
+                await asyncio.sleep(0)
+            assert asked == []
+
+    asyncio.run(runs())
+
+
+def test_an_agent_that_ends_before_its_helper_is_there_ends() -> None:
+    nvml = Nvml()
+
+    async def runs() -> None:
+        async with hands_off(nvml, lambda: False, every_s=60.0):
+            await asyncio.sleep(0)
+
+    asyncio.run(runs())
+    assert not nvml.wanted

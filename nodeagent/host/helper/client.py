@@ -35,6 +35,14 @@ class Helper:
         except (WireError, BackendError) as error:
             raise HelperAway(f"the helper does not answer: {error}") from error
 
+    def answers(self) -> bool:
+        """Whether it is there: it listens once the machines of before a restart run again."""
+        try:
+            self.inspect()
+        except HelperAway:
+            return False
+        return True
+
     def trust(self) -> Trust:
         """Whether the helper would take a task now. Raises HelperAway."""
         try:
