@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 
 from gpuaas.kernel import clock, errors, events, prepared
 from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.constraints import constraint_of
 from tenants.domain import roles, tokens
 from tenants.domain.sshkeys import BadKey, parse_public_key
 from tenants.errors import NameTaken, ScopeUnknown, ServiceAccountDisabled, SshKeyInvalid
@@ -296,6 +297,8 @@ def _kept(row: SshKey) -> SshKey | None:
         with transaction.atomic():
             row.save(force_insert=True)
     except IntegrityError as taken:
+        if constraint_of(taken) not in ("one_ssh_key_of_a_name", "ssh_key_once_per_tenant"):
+            raise
         same = SshKey.objects.filter(tenant_id=row.tenant_id, fingerprint=row.fingerprint)
         if not same.exists():
             return None

@@ -1,0 +1,12 @@
+"""Which rule of the database was broken?  By its name, so that no other is taken for it."""
+
+from __future__ import annotations
+
+import psycopg
+from django.db import IntegrityError
+
+
+def constraint_of(broken: IntegrityError) -> str:
+    """The constraint's name; empty where it has none, as for a column that may not be null."""
+    cause = broken.__cause__
+    return (cause.diag.constraint_name or "") if isinstance(cause, psycopg.Error) else ""
