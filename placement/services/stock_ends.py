@@ -7,10 +7,11 @@ it. Each of these takes the row's lock, which whoever refers to it by name takes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, models, transaction
+from django.db.models.deletion import Collector
 
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
@@ -127,6 +128,17 @@ def _never_used_or_refuse(name: str, uses: Uses) -> None:
 
 def _removed(row: Pool | NodeFamily, uses: Uses, actor: Actor, reason: str) -> None:
     _never_used_or_refuse(row.name, uses)
+    for gone in _with(row):
+        events.record(
+            kind=f"placement.{gone._meta.model_name}.remove",
+            subject=gone,
+            actor=actor,
+            reason=reason,
+            before={
+                field.attname: field.value_from_object(gone) for field in gone._meta.concrete_fields
+            },
+            facts={"with": row.name},
+        )
     events.record(
         kind=f"placement.{row._meta.model_name}.remove",
         subject=row,
@@ -135,6 +147,14 @@ def _removed(row: Pool | NodeFamily, uses: Uses, actor: Actor, reason: str) -> N
         before={"name": row.name, "title": row.title},
     )
     row.delete()
+
+
+def _with(row: Pool | NodeFamily) -> Iterator[models.Model]:
+    """What goes with it: the terms and limits that are for it alone."""
+    found = Collector(using=connection.alias)
+    found.collect([row])
+    for rows in (*found.fast_deletes, *found.data.values()):
+        yield from (one for one in rows if one != row)
 
 
 @transaction.atomic

@@ -11,7 +11,16 @@ import pytest
 from gpuaas.kernel.errors import InvalidRequest, NotFound
 from gpuaas.kernel.models import Event
 from placement.errors import StockInUse
-from placement.models import Allocation, GpuDevice, Node, NodeFamily, Pool
+from placement.models import (
+    Allocation,
+    BreakerRule,
+    DefragPolicy,
+    GpuDevice,
+    Node,
+    NodeFamily,
+    Pool,
+    ReadinessTerms,
+)
 from placement.services import allocations, nodes, stock, stock_ends
 from tenants.models import Sku, SkuPrice
 from tenants.services import catalogue
@@ -213,6 +222,25 @@ def test_what_nothing_ever_used_is_removed_and_its_name_is_free_again() -> None:
     stock.pool_create(name="west", actor=OPERATOR)
     stock.family_create(name="l40s", slots=4, actor=OPERATOR)
     assert a_draft("l40s.slice", family="l40s", pool="west").state == "draft"
+
+
+def test_what_goes_with_a_pool_or_a_family_is_told_of_by_itself() -> None:
+    a_catalogue()
+    west = stock.pool_create(name="west", actor=OPERATOR)
+    l40s = stock.family_create(name="l40s", slots=4, actor=OPERATOR)
+    BreakerRule.objects.create(pool=west, percent=20)
+    DefragPolicy.objects.create(pool=west, enabled=True)
+    ReadinessTerms.objects.create(family=l40s, required={})
+    stock_ends.pool_remove(name="west", actor=OPERATOR, reason="by mistake")
+    stock_ends.family_remove(name="l40s", actor=OPERATOR, reason="by mistake")
+    gone = Event.objects.filter(kind__startswith="placement.", kind__endswith=".remove")
+    said = {event.kind.split(".")[1]: event for event in gone}
+    assert set(said) == {"breakerrule", "defragpolicy", "readinessterms", "pool", "nodefamily"}
+    assert {event.reason for event in said.values()} == {"by mistake"}
+    assert said["breakerrule"].before is not None
+    assert said["breakerrule"].before["percent"] == 20
+    assert said["defragpolicy"].facts == {"with": "west"}
+    assert said["readinessterms"].facts == {"with": "l40s"}
 
 
 @pytest.mark.django_db(transaction=True)
