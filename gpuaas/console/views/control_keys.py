@@ -135,18 +135,34 @@ class ControlKeyBoard(ConsolePage):
             "console/control_keys.html",
             status=status,
             rows=[
-                (key, SAID[key.role], [self._offer(name, key.fingerprint, sent) for name in names])
+                (
+                    key,
+                    SAID[key.role],
+                    [
+                        self._offer(name, key.fingerprint, sent, never_signed=key.role == NEXT)
+                        for name in OFFERED[key.role]
+                    ],
+                )
                 for key in keys
-                for names in [OFFERED[key.role]]
             ],
             loose=[self._offer(name, key, sent) for name, key in loose],
             may_write=self.may(self.write_action),
         )
 
-    def _offer(self, name: str, key: str, sent: dict[tuple[str, str], forms.Form]) -> Offer:
+    def _offer(
+        self,
+        name: str,
+        key: str,
+        sent: dict[tuple[str, str], forms.Form],
+        *,
+        never_signed: bool = False,
+    ) -> Offer:
         step = STEPS[name]
-        form = sent.get((name, key)) or step.form(initial={"key": key}, auto_id=f"{name}-{key}-%s")
-        return Offer(step, reverse("console:control-key-act", args=[name]), form)
+        # For what signed nothing there is nothing to wait for.
+        kind = KeyForm if never_signed else step.form
+        fresh = kind(initial={"key": key}, auto_id=f"{name}-{key}-%s")
+        url = reverse("console:control-key-act", args=[name])
+        return Offer(step, url, sent.get((name, key)) or fresh)
 
 
 class ControlKeys(ControlKeyBoard):
