@@ -16,8 +16,11 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gpuaas.mail import Mail, MailAddressError
+from gpuaas.proxies import Network, networks_of
 from gpuaas.version import checked_out
 
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # what is listened on, not named
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 # Read by Config.from_env below. Each may also be given as NAME_FILE.
@@ -38,6 +41,7 @@ SETTINGS = frozenset(
         "GPUAAS_OIDC_NAME",
         "GPUAAS_PUBLIC_URL",
         "GPUAAS_SECRET_KEY",
+        "GPUAAS_TRUSTED_PROXIES",
         "GPUAAS_WEB_HOST",
         "GPUAAS_WEB_PORT",
     }
@@ -164,6 +168,8 @@ class Config:
     web_host: str
     web_port: int
     public_url: str
+    trusted_proxies: tuple[Network, ...]
+    """Whose word is taken for whom they speak for."""
     mail: Mail
     log_level: str
     commit: str
@@ -212,6 +218,9 @@ class Config:
             "GPUAAS_WEB_PORT", _given(env, "GPUAAS_WEB_PORT") or left.get("web_port", "8000")
         )
         control_key = _given_path(env, "GPUAAS_CONTROL_KEY")
+        here = f"http://{_named(EVERYWHERE.get(web_host, web_host))}:{web_port}"
+        public = _public_url(_given(env, "GPUAAS_PUBLIC_URL") or here)
+        hosts = tuple(dict.fromkeys((*LOOPBACK, _host_of(public))))
         return cls(
             database_url=database_url,
             database_owner_url=owner_url or database_url,
@@ -221,11 +230,12 @@ class Config:
             control_key_path=control_key or data_dir / "secrets" / "control_ed25519.pem",
             debug=_flag(env, "GPUAAS_DEBUG"),
             demo=_flag(env, "GPUAAS_DEMO"),
-            allowed_hosts=_words(env, "GPUAAS_ALLOWED_HOSTS", ("127.0.0.1", "localhost", "[::1]")),
-            csrf_trusted_origins=_words(env, "GPUAAS_CSRF_TRUSTED_ORIGINS", ()),
+            allowed_hosts=_words(env, "GPUAAS_ALLOWED_HOSTS", hosts),
+            csrf_trusted_origins=_words(env, "GPUAAS_CSRF_TRUSTED_ORIGINS", (public,)),
             web_host=web_host,
             web_port=web_port,
-            public_url=_given(env, "GPUAAS_PUBLIC_URL") or f"http://{web_host}:{web_port}",
+            public_url=public,
+            trusted_proxies=_networks(env, "GPUAAS_TRUSTED_PROXIES"),
             mail=_mail(_given(env, "GPUAAS_EMAIL_URL")),
             log_level=(_given(env, "GPUAAS_LOG_LEVEL") or "INFO").upper(),
             commit=_given(env, "GPUAAS_COMMIT").strip() or checked_out(CHECKOUT) or "unknown",
@@ -298,6 +308,41 @@ def _port(name: str, text: str) -> int:
 def _words(env: Mapping[str, str], name: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:
     words = tuple(word.strip() for word in _given(env, name).split(",") if word.strip())
     return words or otherwise
+
+
+def _networks(env: Mapping[str, str], name: str) -> tuple[Network, ...]:
+    try:
+        return networks_of(_words(env, name, ()))
+    except ValueError as error:
+        raise ConfigError(
+            f"{name} is a list of addresses and networks, as 10.0.0.7, 10.1.0.0/16: {error}"
+        ) from None
+
+
+def _public_url(text: str) -> str:
+    """Where people and programs find this platform: scheme, host and port, and nothing after."""
+    url = text.strip().rstrip("/")
+    parts = urlsplit(url)
+    try:
+        named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        named = False
+    if not named or url != f"{parts.scheme}://{parts.netloc}" or "@" in parts.netloc:
+        raise ConfigError(
+            "GPUAAS_PUBLIC_URL is where the platform is found, as https://gpus.example.org, "
+            f"not {text!r}"
+        )
+    return url
+
+
+def _host_of(url: str) -> str:
+    """The host of an address, as a Host header names it."""
+    return _named(urlsplit(url).hostname or "")
+
+
+def _named(host: str) -> str:
+    """A host as it stands in an address."""
+    return f"[{host}]" if ":" in host else host
 
 
 def _left_by_embedded(data_dir: Path) -> dict[str, str]:

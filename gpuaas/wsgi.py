@@ -16,6 +16,8 @@ from typing import Any
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
+from gpuaas.proxies import caller_of
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuaas.settings")
 
 MISTAKES = 16
@@ -34,6 +36,8 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
         # Said for the record: who would have read it is gone.
         start_response("400 Bad Request", [("Content-Type", "text/plain"), ("Content-Length", "0")])
         return ()
+    caller = caller_of(environ, settings.CONFIG.trusted_proxies)
+    environ |= {"REMOTE_ADDR": caller.address, "wsgi.url_scheme": caller.scheme}
     return _django(environ, start_response)
 
 

@@ -19,6 +19,10 @@ from django.urls import ResolverMatch, URLResolver, get_resolver
 
 PROGRAMS: Final = "/api/v1/"
 HOSTS: Final = "/agent/v1/"
+METRICS: Final = "/metrics"
+PROBES: Final = frozenset({"/livez", "/readyz", METRICS})
+"""Asked by what stands beside the server and knows it by an address: answered whatever the Host
+header says, since their answers name no host."""
 DOORS: Final = ("/api/v1/auth/", "/api/v1/signup")
 """Where somebody becomes somebody: what watches sign-ins watches here too."""
 FACTOR: Final = "HTTP_GPUAAS_SECOND_FACTOR"
@@ -34,11 +38,16 @@ def straight(request: HttpRequest) -> bool:
     """Whether a request is a program's, which brings all that tells who it is."""
     path = request.path_info
     meta = request.META
-    return path.startswith(HOSTS) or (
-        bool(meta.get("HTTP_AUTHORIZATION"))
-        and path.startswith(PROGRAMS)
-        and not path.startswith(DOORS)
-        and FACTOR not in meta
+    return (
+        # An operator's browser shows metrics by its session.
+        (path in PROBES and (path != METRICS or not meta.get("HTTP_COOKIE")))
+        or path.startswith(HOSTS)
+        or (
+            bool(meta.get("HTTP_AUTHORIZATION"))
+            and path.startswith(PROGRAMS)
+            and not path.startswith(DOORS)
+            and FACTOR not in meta
+        )
     )
 
 
@@ -65,7 +74,8 @@ class _Views(BaseHandler):
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         """The view's answer. Raises DisallowedHost, and what the view raises."""
-        request.get_host()
+        if request.path_info not in PROBES:
+            request.get_host()
         made: HttpResponseBase = self._get_response(request)  # type: ignore[attr-defined]  # Django's own, which the stubs leave out
         return made
 

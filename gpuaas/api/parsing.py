@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Mapping
 from typing import IO, Any
@@ -39,7 +40,8 @@ def loads(raw: bytes) -> Any:
         raise errors.BodyTooLarge(f"The body is over {MAX_BYTES} bytes.", limit_bytes=MAX_BYTES)
     try:
         value = json.loads(
-            raw.decode("utf-8"),
+            # Some programs begin a file with the mark of its encoding, which means nothing here.
+            raw.removeprefix(codecs.BOM_UTF8).decode("utf-8"),
             object_pairs_hook=_members,
             parse_int=_integer,
             parse_float=_real,
@@ -131,8 +133,19 @@ class StrictJSONParser(BaseParser):
         charset = _charset(media_type or "")
         if charset not in {"", "utf-8", "utf8", "us-ascii"}:
             raise errors.UnsupportedMedia("JSON is UTF-8; another charset is not supported.")
+        coding = _coding(parser_context or {})
+        if coding not in {"", "identity"}:
+            raise errors.UnsupportedMedia(
+                f"A body in Content-Encoding {coding} is not supported: send it as it is."
+            )
         raw: bytes = stream.read(MAX_BYTES + 1)
         return loads(raw)
+
+
+def _coding(context: Mapping[str, Any]) -> str:
+    request = context.get("request")
+    given = request.headers.get("Content-Encoding", "") if request is not None else ""
+    return str(given).strip().lower()[:40]
 
 
 def _charset(media_type: str) -> str:

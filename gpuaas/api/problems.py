@@ -10,6 +10,7 @@ import django.http
 from django.core import exceptions as django_errors
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.urls import Resolver404, is_valid_path
 from django.views import defaults
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
@@ -59,6 +60,8 @@ def product_error(exc: BaseException) -> ProductError:
         return errors.UnsupportedMedia()
     if isinstance(exc, django_errors.RequestDataTooBig):
         return errors.BodyTooLarge()
+    if isinstance(exc, django_errors.DisallowedHost):
+        return errors.BadRequest("The Host header is none of those that this server answers to.")
     if isinstance(exc, django_errors.SuspiciousOperation | django_errors.BadRequest):
         return errors.BadRequest()
     return _database_error(exc) or errors.InternalError()
@@ -222,8 +225,18 @@ def handler403(request: HttpRequest, exception: Exception) -> HttpResponse:
 def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
     """An address that leads nowhere."""
     if is_machine(request):
-        return plain_response(NotFound(), request)
+        return plain_response(NotFound(_nowhere(request, exception)), request)
     return defaults.page_not_found(request, exception)
+
+
+def _nowhere(request: HttpRequest, exception: Exception) -> str:
+    """What is to be said of an address that no view has; nothing where a view missed something."""
+    if not isinstance(exception, Resolver404):
+        return ""
+    bare = request.path.rstrip("/")
+    if bare != request.path and is_valid_path(bare):
+        return f"There is nothing at {request.path}: without the slash at its end there is."
+    return f"There is nothing at {request.path}."
 
 
 def handler500(request: HttpRequest) -> HttpResponse:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 from unittest import mock
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import OperationalError, connections
 from psycopg import errors as pg
 
+from gpuaas import wsgi
 from gpuaas.api import limits
 from gpuaas.kernel.models import IdempotencyKey
+from gpuaas.proxies import networks_of
 from gpuaas.wsgi import application
 from tenants.models import Project, SshKey
 from tests.api.client import Caller, caller_of
@@ -443,3 +447,69 @@ def test_twins_with_one_key_have_one_effect_and_the_same_answer(acme: Caller) ->
     assert {status for status, _ in answers} == {201}
     assert len(answers) == 1
     assert Project.objects.filter(name="once").count() == 1
+
+
+@pytest.mark.django_db
+def test_an_address_that_leads_nowhere_is_told_apart_from_a_thing_that_is_not_there(
+    acme: Caller,
+) -> None:
+    slash = acme.get("/projects/").json()
+    assert slash["code"] == "not_found"
+    assert slash["detail"].endswith("without the slash at its end there is.")
+    assert acme.get("/nothing/").json()["detail"] == "There is nothing at /api/v1/nothing/."
+    missing = acme.get(f"/projects/{uuid4()}").json()
+    assert (missing["code"], missing["detail"]) == ("not_found", "There is no such object")
+
+
+@pytest.mark.django_db
+def test_a_compressed_body_is_refused_by_its_coding(acme: Caller) -> None:
+    squeezed = gzip.compress(b'{"name": "x"}')
+    answer = acme.call("POST", "/projects", squeezed, HTTP_CONTENT_ENCODING="gzip")
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+    assert "gzip" in answer.json()["detail"]
+
+
+@pytest.mark.django_db
+def test_the_mark_that_some_programs_begin_a_file_with_is_no_hindrance(acme: Caller) -> None:
+    answer = acme.call("POST", "/projects", b'\xef\xbb\xbf{"name": "marked"}')
+    assert answer.status_code == 201, answer.content
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
+@pytest.mark.django_db
+def test_probes_that_know_the_server_by_its_address_alone_are_answered(
+    acme: Caller, path: str
+) -> None:
+    nobody = Caller("")
+    assert nobody.get(path, HTTP_HOST="10.1.2.3:8000").status_code == 200
+    refused = nobody.get("/api/v1/skus", HTTP_HOST="10.1.2.3:8000")
+    assert (refused.status_code, refused.json()["code"]) == (400, "bad_request")
+    assert refused.json()["detail"].startswith("The Host header is none")
+
+
+def test_behind_a_trusted_proxy_the_caller_and_the_scheme_are_those_it_names(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[dict[str, Any]] = []
+
+    def keep(environ: dict[str, Any], _: object) -> tuple[bytes, ...]:
+        heard.append(environ)
+        return ()
+
+    monkeypatch.setattr(wsgi, "_django", keep)
+    proxies = networks_of(["10.0.0.7"])
+    settings.CONFIG = replace(settings.CONFIG, trusted_proxies=proxies)
+    for address in ("10.0.0.7", "10.0.0.8"):
+        environ = {
+            "REQUEST_METHOD": "GET",
+            "REMOTE_ADDR": address,
+            "HTTP_X_FORWARDED_FOR": "198.51.100.4",
+            "HTTP_X_FORWARDED_PROTO": "https",
+            "wsgi.input": io.BytesIO(),
+            "wsgi.url_scheme": "http",
+        }
+        application(environ, lambda *_: None)
+    assert [(e["REMOTE_ADDR"], e["wsgi.url_scheme"]) for e in heard] == [
+        ("198.51.100.4", "https"),
+        ("10.0.0.8", "http"),
+    ]

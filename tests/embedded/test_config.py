@@ -1,11 +1,12 @@
 """Does the configuration refuse what it cannot understand, and say so?"""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from gpuaas.config import Config, ConfigError, DatabaseAddress
+from gpuaas.config import CHECKOUT, SETTINGS, Config, ConfigError, DatabaseAddress
 
 
 def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
@@ -54,6 +55,71 @@ def test_a_port_out_of_range_is_refused(port: str) -> None:
 def test_a_flag_that_is_neither_yes_nor_no_is_refused() -> None:
     with pytest.raises(ConfigError, match="GPUAAS_DEBUG is yes or no"):
         Config.from_env({"GPUAAS_DEBUG": "maybe"})
+
+
+def test_the_public_address_is_a_host_that_is_answered_to_and_an_origin_of_forms() -> None:
+    config = Config.from_env({"GPUAAS_PUBLIC_URL": "https://gpus.example.org/"})
+    assert config.public_url == "https://gpus.example.org"
+    assert config.allowed_hosts == ("127.0.0.1", "localhost", "[::1]", "gpus.example.org")
+    assert config.csrf_trusted_origins == ("https://gpus.example.org",)
+    said = Config.from_env(
+        {
+            "GPUAAS_PUBLIC_URL": "https://gpus.example.org:8443",
+            "GPUAAS_ALLOWED_HOSTS": "a.example, b.example",
+            "GPUAAS_CSRF_TRUSTED_ORIGINS": "https://a.example",
+        }
+    )
+    assert said.allowed_hosts == ("a.example", "b.example")
+    assert said.csrf_trusted_origins == ("https://a.example",)
+
+
+@pytest.mark.parametrize(
+    ("host", "public"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:8000"),  # a setting, nothing listens
+        ("::", "http://[::1]:8000"),
+        ("fd00::7", "http://[fd00::7]:8000"),
+        ("10.0.0.7", "http://10.0.0.7:8000"),
+    ],
+)
+def test_without_one_the_public_address_is_where_the_web_listens(
+    host: str, public: str, tmp_path: Path
+) -> None:
+    config = Config.from_env({"GPUAAS_WEB_HOST": host, "GPUAAS_DATA_DIR": str(tmp_path)})
+    assert config.public_url == public
+    assert public.removeprefix("http://").removesuffix(":8000") in config.allowed_hosts
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "gpus.example.org",
+        "ftp://gpus.example.org",
+        "https://",
+        "https://gpus.example.org/portal",
+        "https://ada@gpus.example.org",
+        "https://gpus.example.org:port",
+        "https://gpus.example.org?x=1",
+    ],
+)
+def test_a_public_address_that_is_none_is_refused_with_an_example(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"GPUAAS_PUBLIC_URL .* as https://gpus\.example\.org"):
+        Config.from_env({"GPUAAS_PUBLIC_URL": url})
+
+
+def test_a_trusted_proxy_is_an_address_or_a_network() -> None:
+    config = Config.from_env({"GPUAAS_TRUSTED_PROXIES": "10.0.0.7, fd00::/8"})
+    assert [str(network) for network in config.trusted_proxies] == ["10.0.0.7/32", "fd00::/8"]
+    assert Config.from_env({}).trusted_proxies == ()
+    with pytest.raises(ConfigError, match=r"GPUAAS_TRUSTED_PROXIES .*10\.0\.0\.7/8"):
+        Config.from_env({"GPUAAS_TRUSTED_PROXIES": "10.0.0.7/8"})
+
+
+def test_every_setting_stands_on_the_page_of_settings() -> None:
+    page = (CHECKOUT / "docs" / "settings.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"^\| `([A-Z_]+)`", page, re.MULTILINE))
+    others = {"DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL"}
+    assert told == SETTINGS | others
 
 
 def test_what_the_embedded_services_left_is_used_until_the_environment_says_otherwise(
