@@ -31,6 +31,8 @@ SIZES = {1_000: "1k", 5_000: "5k"}
 KEYS = (
     "p1_1k",
     "p1_5k",
+    "p1_all_1k",
+    "p1_all_5k",
     "p1_lean_1k",
     "p1_lean_5k",
     "p2_1k",
@@ -49,11 +51,14 @@ OURS, BATCHED = "this product, over HTTP", "this product, batched"
 SLURM = "Slurm"
 PLACEMENTS = {
     openstack.FULL: "OpenStack Placement",
+    openstack.ALL: "OpenStack Placement, without a limit",
     openstack.LEAN: "OpenStack Placement, leanest search",
 }
 GOALS = {
     "p1_1k": ("P1 claim over HTTP ÷ Placement's search and claim, 1 000 nodes", "≥ 40"),
     "p1_5k": ("P1 the same, 5 000 nodes", "≥ 200"),
+    "p1_all_1k": ("P1 against Placement's search without a limit, 1 000 nodes", "reported"),
+    "p1_all_5k": ("P1 the same, 5 000 nodes", "reported"),
     "p1_lean_1k": ("P1 against Placement's leanest search, 1 000 nodes", "reported"),
     "p1_lean_5k": ("P1 the same, 5 000 nodes", "reported"),
     "p2_1k": ("P2 batched claims and releases ÷ Slurm's, 1 000 nodes", "≥ 5"),
@@ -85,8 +90,9 @@ class Beside:
         self.rates.setdefault(name, {})[nodes] = sorted(values)[len(values) // 2]
 
     def p1(self, product: str, placement: openstack.Placement, nodes: int) -> None:
-        """A full claim over HTTP ÷ Placement's search and claim, asked in both ways."""
-        for way, goal in ((openstack.FULL, "p1"), (openstack.LEAN, "p1_lean")):
+        """A full claim over HTTP ÷ Placement's search and claim, asked in each way."""
+        ways = ((openstack.FULL, "p1"), (openstack.ALL, "p1_all"), (openstack.LEAN, "p1_lean"))
+        for way, goal in ways:
             placement.load(nodes, way)
             self.fleet(nodes)
             with _group(self.bench.clients()) as ours, _group(peer_clients()) as theirs:
@@ -309,8 +315,9 @@ def write(run: Run, rates: Rates) -> None:
         "behind the same server with as many workers. Its claim is a search and a claim of one of",
         "the candidates. It is asked for what our claim decides, in the form of its own load test:",
         "GPU, CPUs, memory and disk of the slots, in an aggregate (our pool), with a trait (our",
-        "family), 1 000 candidates as Nova does by default; and, beside that, in the leanest way",
-        "there is: one inventory a node, nothing else known of it, 20 candidates. Slurm runs",
+        "family), 1 000 candidates as Nova does by default. Beside that it is asked the same",
+        "without a limit, as its API answers by itself, and in the leanest way there is: one",
+        "inventory a node, nothing else known of it, 20 candidates. Slurm runs",
         "one controller, in memory, without accounting; its claims and releases go through its",
         "own programs, whose start is part of the time. Our releases end the run and begin the",
         "wipe, durably; the host's proof comes later. Both sides run in turn, A B A B, 4 clients.",

@@ -4,10 +4,11 @@ Set up as its installation guide says: a database, ``placement-manage db sync``,
 application ``placement.wsgi.api``. Nodes are resource providers of 8 slots, put into its tables
 set-based as ours are; searches and claims go over its HTTP API.
 
-It is asked in two ways. ``FULL`` asks for what our claim decides, in the form of its own load test
-(gate/perfload-runner.sh in its repository): a slot's GPU, CPUs, memory and disk, in an aggregate
-(our pool), with a trait (our family), for as many candidates as Nova asks for by its defaults.
-``LEAN`` is the least that it can be asked: one inventory, 20 candidates.
+It is asked in three ways. ``FULL`` asks for what our claim decides, in the form of its own load
+test (gate/perfload-runner.sh in its repository): a slot's GPU, CPUs, memory and disk, in an
+aggregate (our pool), with a trait (our family), for as many candidates as Nova asks for by default.
+``ALL`` is the same without a limit, as the API answers by itself. ``LEAN`` is the least that it can
+be asked: one inventory, 20 candidates.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ CLASS = "VGPU"
 SLOT = {CLASS: 1, "VCPU": 24, "MEMORY_MB": 250_000, "DISK_GB": 3_500}
 """What a slot is: an eighth of a usual host of eight GPUs."""
 POOL, FAMILY = "8d0b3f7c-52f1-4e35-9a8c-6f0e6c3b3a11", "CUSTOM_H100"
-FULL, LEAN = "full", "lean"
+FULL, ALL, LEAN = "full", "all", "lean"
 FULL_LIMIT, LEAN_LIMIT = 1_000, 20
 """Candidates asked for; Nova's default is [scheduler] max_placement_results = 1000."""
 VERSION = "placement 1.36"
@@ -44,8 +45,9 @@ def search(way: str, slots: int) -> str:
     if way == LEAN:
         return f"/allocation_candidates?resources={CLASS}:{slots}&limit={LEAN_LIMIT}"
     amounts = ",".join(f"{name}:{of_one * slots}" for name, of_one in SLOT.items())
-    asked = f"resources={amounts}&member_of={POOL}&required={FAMILY}&limit={FULL_LIMIT}"
-    return f"/allocation_candidates?{asked}"
+    asked = f"resources={amounts}&member_of={POOL}&required={FAMILY}"
+    limit = f"&limit={FULL_LIMIT}" if way == FULL else ""
+    return f"/allocation_candidates?{asked}{limit}"
 
 
 @dataclass
@@ -75,7 +77,7 @@ class Placement:
             "unnest(%s::text[], %s::int[]) AS v(name, total) JOIN resource_classes c USING (name)",
             [list(classes), [of_one * UNITS for of_one in classes.values()]],
         )
-        if way == FULL:
+        if way != LEAN:
             self._in_one_pool()
         if nodes > 1:
             self.rows.execute("VACUUM ANALYZE")
