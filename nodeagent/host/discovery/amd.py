@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
 from nodeagent.host.facts import Fact, present, unknown
-from nodeagent.host.nvml.device import bounded, plain_text
+from nodeagent.host.nvml.device import bounded, plain_text, uuid_in
 from nodeagent.topology.pci import normal_address
 
 _MOST_MEMORY = 2**50
@@ -27,7 +28,10 @@ _TURN = threading.Lock()
 
 @dataclass(frozen=True)
 class AmdGpu:
-    """One AMD GPU. hive: GPUs with one xGMI hive are joined; peers: those one hop away by xGMI."""
+    """One AMD GPU. hive: GPUs with one xGMI hive are joined; peers: those one hop away by xGMI.
+
+    partitions: into how many it is divided now.
+    """
 
     pci: str
     uuid: Fact[str]
@@ -35,6 +39,7 @@ class AmdGpu:
     memory_bytes: Fact[int]
     hive: Fact[str]
     peers: tuple[str, ...] = ()
+    partitions: int = 1
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,8 @@ def read_amd(answered: Callable[[], None] = lambda: None) -> AmdReading:
     with opened() as (library, reason):
         if library is None:
             return AmdReading({}, reason)
-        handles = ask(library.amdsmi_get_processor_handles)
+        # Looked up within: an older library has not every call, nor each answer in its form.
+        handles = ask(lambda: list(library.amdsmi_get_processor_handles()))
         answered()
         if handles.value is None:
             return AmdReading({}, "library_unusable")
@@ -58,7 +64,12 @@ def read_amd(answered: Callable[[], None] = lambda: None) -> AmdReading:
         for handle in handles.value:
             found.append((handle, _read(library, handle)))
             answered()
-        gpus = {gpu.pci: (handle, gpu) for handle, gpu in found if gpu is not None}
+        parts = Counter(gpu.pci for _, gpu in found if gpu is not None)
+        gpus: dict[str, tuple[Any, AmdGpu]] = {}
+        for handle, gpu in found:
+            if gpu is not None:
+                # A card that is divided is listed once for each partition, the first being its own.
+                gpus.setdefault(gpu.pci, (handle, replace(gpu, partitions=parts[gpu.pci])))
         peers = _peers(library, gpus, answered)
         return AmdReading(
             {pci: replace(gpu, peers=peers.get(pci, ())) for pci, (_, gpu) in gpus.items()}
@@ -82,25 +93,21 @@ def opened() -> Iterator[tuple[Any, str]]:
     try:
         yield library, ""
     finally:
-        ask(library.amdsmi_shut_down)
+        ask(lambda: library.amdsmi_shut_down())
 
 
 def _read(library: Any, handle: Any) -> AmdGpu | None:
-    bdf = ask(library.amdsmi_get_gpu_device_bdf, handle).value
+    bdf = ask(lambda: library.amdsmi_get_gpu_device_bdf(handle)).value
     pci = normal_address(str(bdf)) if bdf is not None else None
     if pci is None:
         return None
-    asic = ask(library.amdsmi_get_gpu_asic_info, handle)
-    memory = ask(library.amdsmi_get_gpu_vram_usage, handle).map(
-        lambda usage: int(usage["vram_total"]) * 2**20
-    )
-    hive = ask(library.amdsmi_get_xgmi_info, handle).map(lambda info: info["xgmi_hive_id"])
+    memory = ask(lambda: int(library.amdsmi_get_gpu_vram_usage(handle)["vram_total"]) * 2**20)
     return AmdGpu(
         pci=pci,
-        uuid=plain_text(ask(library.amdsmi_get_gpu_device_uuid, handle)),
-        name=plain_text(asic.map(lambda info: info.get("market_name", ""))),
+        uuid=uuid_in(ask(lambda: library.amdsmi_get_gpu_device_uuid(handle))),
+        name=plain_text(ask(lambda: library.amdsmi_get_gpu_asic_info(handle)["market_name"])),
         memory_bytes=bounded(memory, 1, _MOST_MEMORY),
-        hive=plain_text(hive),
+        hive=plain_text(ask(lambda: library.amdsmi_get_xgmi_info(handle)["xgmi_hive_id"])),
     )
 
 
@@ -134,7 +141,8 @@ def _way(library: Any, one: Any, other: Any) -> tuple[int, int]:
 def ask(call: Callable[..., Any], *arguments: Any) -> Fact[Any]:
     """One call as a fact."""
     try:
-        return present(call(*arguments))
+        told = call(*arguments)
+        return unknown("amdsmi_error") if told is None else present(told)
     except Exception:
         # One class of the binding's own per kind of failure, in a module that may not be there.
         return unknown("amdsmi_error")

@@ -103,6 +103,9 @@ def add_gpus(
             )
         amd = said.amd.gpus.get(device.address)
         domain = amd.hive.value if amd is not None else None
+        if amd is not None and amd.partitions > 1:
+            detail = f"it is divided into {amd.partitions} partitions; a machine gets it whole"
+            draft.find("gpu_partitioned", detail, device.address)
         fabric = None if record is None else fabric_on_the_wire(record.fabric)
         _put(draft, device.address, who, device, f"xgmi-{domain}"[:120] if domain else None, fabric)
         facts[device.address] = _facts(who, device, bus, record)

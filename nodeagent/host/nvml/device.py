@@ -22,6 +22,7 @@ SENTINEL_TEXTS = frozenset(
 )
 SENTINEL_NUMBERS = frozenset({2**32 - 1, 2**64 - 1, 2**31 - 1, 2**63 - 1, -1})
 _MOST_MEMORY = 2**50
+_MEBI = 2**20
 _MOST_LINKS = 36
 _MOST_MIG = 16
 _LINK_MISSES = 3
@@ -276,6 +277,7 @@ def _link_kind(session: NvmlSession, handle: Any, number: int) -> Fact[str]:
 def _mig_instances(session: NvmlSession, handle: Any, mode: Fact[Any]) -> tuple[MigRecord, ...]:
     if mode.value != "enabled":
         return ()
+    whole = session.ask(pynvml.nvmlDeviceGetMemoryInfo, handle).map(lambda info: int(info.total))
     most = session.ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)
     found: list[MigRecord] = []
     for place in range(min(int(most.value or 0), _MOST_MIG)):
@@ -292,14 +294,27 @@ def _mig_instances(session: NvmlSession, handle: Any, mode: Fact[Any]) -> tuple[
                 gpu_instance=session.ask(pynvml.nvmlDeviceGetGpuInstanceId, mig),
                 compute_instance=session.ask(pynvml.nvmlDeviceGetComputeInstanceId, mig),
                 memory_bytes=bounded(size, 1, _MOST_MEMORY),
-                profile=attributes.map(_profile),
+                profile=_profile(attributes, whole),
             )
         )
     return tuple(found)
 
 
-def _profile(attributes: Any) -> str:
-    """The name as in `nvidia-smi mig -lgip`: slices and gigabytes, for example 3g.40gb."""
-    slices = int(attributes.gpuInstanceSliceCount)
-    gigabytes = round(int(attributes.memorySizeMB) / 1024)
-    return f"{slices}g.{gigabytes}gb"
+def _profile(attributes: Fact[Any], whole: Fact[int]) -> Fact[str]:
+    """The name as in `nvidia-smi mig -lgip`: slices and gigabytes, for example 3g.40gb.
+
+    What an instance can use is less than its name says: its gigabytes are those eighths of the
+    whole card that it takes, rounded (MIG User Guide, "GPU Instance Profiles").
+    """
+    if attributes.value is None:
+        return Fact(attributes.presence, None, attributes.reason)
+    if not whole.value or not 0 < attributes.value.memorySizeMB * _MEBI <= whole.value:
+        return unknown("out_of_range")
+    eighths = -(-attributes.value.memorySizeMB * _MEBI * 8 // whole.value)
+    gigabytes = (eighths * -(-whole.value // 2**30) + 4) // 8
+    slices, computing = (
+        int(attributes.value.gpuInstanceSliceCount),
+        int(attributes.value.computeInstanceSliceCount),
+    )
+    part = "" if computing == slices else f"{computing}c."
+    return present(f"{part}{slices}g.{gigabytes}gb")

@@ -50,7 +50,7 @@ def sample_amd() -> tuple[list[GpuSample], str]:
     with opened() as (library, reason):
         if library is None:
             return [], reason
-        handles = ask(library.amdsmi_get_processor_handles)
+        handles = ask(lambda: list(library.amdsmi_get_processor_handles()))
         if handles.value is None:
             return [], handles.reason
         return [_sample(library, handle, n) for n, handle in enumerate(handles.value)], ""

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from nodeagent.host.discovery import discover
 from nodeagent.host.nvml import Nvml
 from nodeagent.host.telemetry import HostTelemetry
 from nodeagent.host.telemetry.exposition import render
-from nodeagent.protocol import Series, TelemetryWindow
+from nodeagent.protocol import Series, TelemetryWindow, TopologyReport
+from nodeagent.topology.slots import topology_report
 from tests.nodeagent.clock import FakeClock
 from tests.nodeagent.host_facts import trees
 from tests.nodeagent.host_facts.trees import TreeBuilder
@@ -190,3 +192,29 @@ def test_a_library_that_cannot_be_used_measures_nothing_and_the_host_is_still_me
 def test_without_its_card_its_library_is_not_asked(library: Library, tmp_path: Path) -> None:
     library.answers["amdsmi_init"] = AssertionError("asked")
     assert [one.device for one in measured(TreeBuilder(tmp_path).root)[0].devices] == [None]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in ANSWERS if name not in ("amdsmi_init", "amdsmi_get_gpu_device_bdf")]
+)
+@pytest.mark.parametrize("answer", ["gone", None, [], {}, {"vram_total": "N/A"}, 7])
+def test_an_odd_answer_at_discovery_costs_what_it_would_have_told_and_no_node(
+    library: Library, root: Path, name: str, answer: object
+) -> None:
+    if answer == "gone":
+        delattr(library.module, name)
+    else:
+        library.answers[name] = answer
+    found = discover(root)
+    assert [gpu.pci for gpu in found.gpus] == ["0000:60:00.0"]
+    report = topology_report(found, "h")
+    assert TopologyReport.from_json(report.to_json()) == report
+
+
+def test_a_card_in_partitions_is_one_gpu_by_its_first(library: Library, root: Path) -> None:
+    library.answers["amdsmi_get_processor_handles"] = ["first", "second", "third"]
+    library.module.amdsmi_get_gpu_device_uuid = lambda handle: f"{UUID}-{handle}"
+    found = discover(root)
+    assert [gpu.uuid for gpu in found.gpus] == [f"{UUID}-first"]
+    (divided,) = [one for one in found.findings if one.code == "gpu_partitioned"]
+    assert (divided.device, "3 partitions" in divided.detail) == ("0000:60:00.0", True)

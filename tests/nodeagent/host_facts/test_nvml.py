@@ -145,7 +145,7 @@ def test_every_mig_instance_is_named_wherever_it_is(fake: FakeNvml, nvml: Nvml) 
     )
     first, second = records(nvml)
     assert [(one.gpu_instance.value, one.profile.value) for one in first.mig] == [
-        (1, "3g.39gb"),
+        (1, "3g.40gb"),
         (5, "1g.10gb"),
     ]
     assert [one.uuid.value for one in first.mig] == [
@@ -153,6 +153,35 @@ def test_every_mig_instance_is_named_wherever_it_is(fake: FakeNvml, nvml: Nvml) 
         "MIG-22222222-2222-2222-2222-222222222222",
     ]
     assert second.mig == ()
+
+
+@pytest.mark.gcc
+@pytest.mark.parametrize(
+    ("card_mib", "slices", "instance_mib", "name"),
+    [
+        (40_960, 1, 4_864, "1g.5gb"),
+        (40_960, 1, 9_856, "1g.10gb"),
+        (40_960, 3, 19_968, "3g.20gb"),
+        (81_920, 7, 80_896, "7g.80gb"),
+        (81_559, 1, 9_984, "1g.10gb"),
+        (95_830, 3, 47_488, "3g.47gb"),
+        (143_771, 1, 16_384, "1g.18gb"),
+        (143_771, 2, 33_280, "2g.35gb"),
+        (143_771, 3, 71_424, "3g.71gb"),
+        (183_359, 1, 22_016, "1g.23gb"),
+        (24_576, 1, 5_952, "1g.6gb"),
+        (24_576, 1, 30_000, None),
+        (24_576, 1, 0, None),
+    ],
+)
+def test_an_instance_is_called_as_its_board_is_sold(
+    fake: FakeNvml, nvml: Nvml, card_mib: int, slices: int, instance_mib: int, name: str | None
+) -> None:
+    instance = f"MIG-11111111-1111-1111-1111-111111111111 1 0 {slices} {instance_mib}"
+    fake.change(
+        {"gpu.0.mig": "1 1", "gpu.0.memory": str(card_mib * 2**20), "gpu.0.mig.0": instance}
+    )
+    assert records(nvml)[0].mig[0].profile.value == name
 
 
 @pytest.mark.gcc
