@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 SCHEMA_VERSION = 1
 # Of agent and control plane alike: they are released together.
-AGENT_VERSION = "0.2.0"
+AGENT_VERSION = "0.3.0"
 API_PREFIX = "/agent/v1"
 HEADER_CREDENTIAL = "Gpuaas-Credential"
 HEADER_SEQUENCE = "Gpuaas-Sequence"

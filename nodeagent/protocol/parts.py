@@ -10,6 +10,7 @@ from typing import Annotated
 from nodeagent.protocol.codec import Integer, Message, Text
 from nodeagent.protocol.errors import WireError
 
+# A form that is added here comes with a version of the agent: it is sent to none of before.
 PROFILE_PATTERN = r"[1-9]g\.[1-9][0-9]{0,2}gb(\+me\.all|\+me|-me|\+gfx)?"
 GPU_MILLI = 1000
 

@@ -7,11 +7,27 @@ fleet is upgraded host by host, before or after its control plane.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(\.\d{1,6})?([.+-][A-Za-z0-9.+-]{1,40})?")
 MOST_MINORS_APART = 1
 SIGNED_SINCE = (0, 2)
 """The first version that signs what it cleaned; an older one's cleanups are proven by nothing."""
+
+PROFILES_SINCE = (0, 3)
+"""The first version that knows MIG profiles that draw, or have all or no media engines."""
+_KNOWN_BEFORE = re.compile(r"[1-9]g\.[1-9][0-9]{0,2}gb(\+me)?")
+
+
+def profile_unknown(agent: str, profiles: Iterable[str]) -> str | None:
+    """The first of these MIG profiles that an agent of this version cannot read; None: it can.
+
+    What cannot be read of a version is taken for one that knows none of the newer ones.
+    """
+    theirs = _VERSION.fullmatch(agent)
+    if theirs is not None and (int(theirs[1]), int(theirs[2])) >= PROFILES_SINCE:
+        return None
+    return next((one for one in profiles if not _KNOWN_BEFORE.fullmatch(one)), None)
 
 
 def version_problem(agent: str, ours: str) -> str | None:

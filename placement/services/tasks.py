@@ -15,7 +15,8 @@ from gpuaas.kernel import clock, errors, events, sweeping, workflow
 from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.transitions import advance
 from placement.domain.readiness import PASS
-from placement.errors import LeaseLost, WireRefused
+from placement.domain.versions import PROFILES_SINCE, profile_unknown
+from placement.errors import LeaseLost, PartUnsupported, WireRefused
 from placement.models import (
     Allocation,
     Node,
@@ -23,6 +24,7 @@ from placement.models import (
     TaskObservation,
 )
 from placement.node_tasks import (
+    AGENT_VERSION,
     REQUIRED_CLEANUP_STEPS,
     BurnInResult,
     CompleteRequest,
@@ -112,6 +114,33 @@ def _due(node: Node, limit: int) -> list[NodeTask]:
     )
 
 
+def _profiles(task: NodeTask) -> list[str]:
+    """The MIG profiles that a task names."""
+    slots = task.params.get("slots") or ()
+    return [part["profile"] for slot in slots if (part := slot.get("part")) and part.get("profile")]
+
+
+def _not_sent(task: NodeTask, profile: str, version: str) -> None:
+    """End a task that the host's agent could not read, by name."""
+    needed = ".".join(map(str, PROFILES_SINCE))
+    detail = (
+        f"the host's agent is {version[:64]}, and knows the profile {profile} from {needed} on: "
+        "upgrade it; what waits for its cleanup is then tried again"
+    )
+    advance(
+        task,
+        "fail",
+        actor=PLATFORM,
+        reason=PartUnsupported.code,
+        changes={
+            "error": {"code": PartUnsupported.code, "detail": detail},
+            "ended_at": clock.db_now(),
+        },
+    )
+    if task.run_id is not None:
+        workflow.signal(task.run_id)
+
+
 _fleet: tuple[float, int] = (float("-inf"), 0)
 
 
@@ -130,19 +159,23 @@ def poll_ms() -> int:
     return base + random.randrange(base * 2 // 5)
 
 
-def tasks_lease(*, node: Node, message: LeaseRequest, asked: Asked) -> LeaseAnswer:
+def tasks_lease(
+    *, node: Node, message: LeaseRequest, asked: Asked, agent: str = AGENT_VERSION
+) -> LeaseAnswer:
     """Give the host what is due for it, each task with a new epoch.
+
+    ``agent``: its version. What it could not read is not sent, and ends as if it had refused it.
 
     Most of the time nothing is: that was found out when it ``asked``, and nothing is locked. The
     same for a burn-in that was stopped, of which the host is told until its load is over.
     """
     if message.boot_id == node.boot_id and not asked.due:
         return LeaseAnswer((), next_poll_ms=poll_ms(), server_time=int(asked.at.timestamp()))
-    return _lease(node, message, asked.at)
+    return _lease(node, message, asked.at, agent)
 
 
 @transaction.atomic
-def _lease(node: Node, message: LeaseRequest, now: datetime) -> LeaseAnswer:
+def _lease(node: Node, message: LeaseRequest, now: datetime, version: str) -> LeaseAnswer:
     actor = node_actor(node)
     if message.boot_id != node.boot_id:
         # Another poll of this boot may have come first: what it was given is not lost by it.
@@ -157,6 +190,10 @@ def _lease(node: Node, message: LeaseRequest, now: datetime) -> LeaseAnswer:
     until = now + timedelta(seconds=LEASE_S)
     given = []
     for task in _due(node, message.max):
+        profile = profile_unknown(version, _profiles(task))
+        if profile is not None:
+            _not_sent(task, profile, version)
+            continue
         leased = advance(
             task,
             "lease",

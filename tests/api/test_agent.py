@@ -15,9 +15,9 @@ from gpuaas.api import limits, share
 from gpuaas.api.agent.base import AgentView
 from gpuaas.kernel import clock, ids
 from nodeagent.answers import Answer, is_taken, refusal_in
-from nodeagent.protocol import AGENT_VERSION, request_signing_bytes
+from nodeagent.protocol import AGENT_VERSION, LeaseAnswer, request_signing_bytes
 from placement.models import Node, NodeCredential, NodeTask, TaskObservation
-from placement.services import agents, nodes
+from placement.services import agents, nodes, tasks
 from tests.api.client import Caller
 from tests.builders import OPERATOR, a_catalogue
 
@@ -68,7 +68,7 @@ class Agent:
             "HTTP_GPUAAS_SEQUENCE": str(sequence),
             "HTTP_GPUAAS_TIMESTAMP": str(timestamp),
             "HTTP_GPUAAS_SIGNATURE": change.get("signature", signature),
-            "HTTP_AGENT_VERSION": AGENT_VERSION,
+            "HTTP_AGENT_VERSION": change.get("version", AGENT_VERSION),
         }
 
     def say(self, method: str, path: str, message: Any, **change: Any) -> Any:
@@ -124,6 +124,23 @@ def test_a_malformed_join_is_refused_by_name(
     assert (answer.status_code, answer.json()["code"]) == (400, "message_invalid")
     assert answer.json()["errors"][0]["pointer"] == pointer
     assert not NodeCredential.objects.exists()
+
+
+def test_what_a_host_is_given_is_decided_by_the_version_that_it_asks_with(
+    joined: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    lease = tasks.tasks_lease
+
+    def watched(*, agent: str, **given: Any) -> LeaseAnswer:
+        asked.append(agent)
+        return lease(agent=agent, **given)
+
+    monkeypatch.setattr(tasks, "tasks_lease", watched)
+    assert joined.lease(version="0.2.7").status_code == 200
+    refused = joined.lease(version="0.1.0")
+    assert (refused.status_code, refused.json()["code"]) == (426, "agent_version_refused")
+    assert asked == ["0.2.7"]
 
 
 def test_a_joined_host_leases_its_discovery(joined: Agent) -> None:

@@ -65,9 +65,11 @@ class TaskLease(AgentView):
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Lease what is due, to an agent of a version near ours."""
-        agents.version_check(request.META.get("HTTP_AGENT_VERSION", ""))
+        version = request.META.get("HTTP_AGENT_VERSION", "")
+        agents.version_check(version)
         message = message_of(self.said.body, LeaseRequest)
-        return answered(tasks.tasks_lease(node=self.node, message=message, asked=self.asked))
+        answer = tasks.tasks_lease(node=self.node, message=message, asked=self.asked, agent=version)
+        return answered(answer)
 
 
 class TaskHeartbeat(AgentView):
