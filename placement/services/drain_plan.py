@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db import transaction
 
+from admission.models import Workload
 from gpuaas.kernel import clock, errors
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ProductError, error_for
@@ -17,14 +18,17 @@ from placement.domain.fit import Option, Want
 from placement.domain.leaving import DrainPlan, Leaving
 from placement.domain.maintenance import Fate, fate
 from placement.domain.order import AllocationOrder
+from placement.domain.sets import NoPlan
 from placement.errors import NotMovable
 from placement.models import Node, NodeDrain
 from placement.selectors.occupants import Standing, occupants_of
 from placement.services import requests
-from placement.services.engine import option_beside
+from placement.services.bundle import Item
+from placement.services.engine import group_beside, no_capacity_for, option_beside
 from placement.services.maintenance import Selector, window_checked
 from placement.services.nodes import need_reason
 from placement.services.refusals import no_capacity
+from placement.services.workload_changes import placement_change
 from placement.services.workloads import workload_placement
 from placement.snapshots import Ask, look
 
@@ -36,16 +40,17 @@ Gone = dict[int, list[tuple[Option, Want]]]
 def drain_plan(*, node_id: UUID, actor: Actor, at: datetime | None = None) -> DrainPlan:
     """What happens to each allocation on the node: the engine's own answer for each, in turn.
 
-    ``at`` is by when the node has to be empty. Each sees what those before it would take. For the
-    place of one that stays, its tenant would have to lease anew.
+    ``at`` is by when the node has to be empty. Each sees what those before it would take. A
+    workload moves as a whole, from other nodes too: its allocations here are told its new places
+    in turn. For the place of one that stays, its tenant would have to lease anew.
     """
     with transaction.atomic(), platform_scope():
         node = Node.objects.filter(pk=node_id).first()
         if node is None:
             raise errors.NotFound
-        gone: Gone = {}
-        found = [_leaving(node, one, at, gone, actor) for one in occupants_of(node_id)]
-        names = dict(Node.objects.filter(num__in=gone).values_list("num", "name"))
+        world = _World(node, actor)
+        found = [_leaving(world, one, at) for one in occupants_of(node_id)]
+        names = dict(Node.objects.filter(num__in=world.gone).values_list("num", "name"))
         leaving = tuple(one if num is None else replace(one, to=names[num]) for one, num in found)
     return DrainPlan(node.name, at, leaving)
 
@@ -61,9 +66,7 @@ def windows_preview(
     return [drain_plan(node_id=node.pk, actor=actor, at=starts_at) for node in found[:MOST_SHOWN]]
 
 
-def _leaving(
-    node: Node, standing: Standing, at: datetime | None, gone: Gone, actor: Actor
-) -> tuple[Leaving, int | None]:
+def _leaving(world: _World, standing: Standing, at: datetime | None) -> tuple[Leaving, int | None]:
     row, occupant = standing.allocation, standing.occupant
     becomes = fate(occupant, at or occupant.ends_at or clock.db_now())
     told: dict[str, Any] = {
@@ -78,37 +81,79 @@ def _leaving(
     if becomes == Fate.ENDS:
         return Leaving(**told), None
     try:
-        num = _place(node, standing, gone, actor)
+        workload = row.workload if becomes == Fate.MOVES else None
+        num = world.leased_anew(standing) if workload is None else world.moved(workload)
     except ProductError as error:
         return Leaving(**told, code=error.code, detail=error.detail, facts=error.facts), None
     return Leaving(**told), num
 
 
-def _place(node: Node, standing: Standing, gone: Gone, actor: Actor) -> int:
-    """The number of the node on which it would be placed now. Raises why there is none."""
-    row, spec = standing.allocation, standing.allocation.request.spec
-    left = standing.occupant.ends_at
-    order = AllocationOrder(
-        sku=row.sku.name,
-        slots=row.slots or None,
-        name=row.name,
-        image=row.image,
-        zones=tuple(spec.get("zones", [])),
-        datasets=tuple(spec.get("datasets", [])),
-        storage=tuple(spec.get("storage", [])),
-        own=spec.get("own", ""),
-        max_duration_s=max(60, int((left - clock.db_now()).total_seconds())) if left else None,
-    )
-    ask = Ask(row.tenant_id, row.project_id, order)
-    item = requests.item_of(ask, look(ask), actor=actor)
-    refused = requests.verdict_error(item.verdict, error_for)
-    if refused is not None:
-        raise refused
-    option = option_beside(item, gone, avoid=frozenset({node.num}))
-    if option is None:
-        raise no_capacity(item)
-    gone.setdefault(option.num, []).append((option, item.want))
-    return option.num
+class _World:
+    """What the plan has given away elsewhere so far."""
+
+    def __init__(self, node: Node, actor: Actor) -> None:
+        self._actor, self._avoid = actor, frozenset({node.num})
+        self.gone: Gone = {}
+        self._places: dict[UUID, list[int] | ProductError] = {}
+
+    def moved(self, workload: Workload) -> int:
+        """The next of the places to which a workload would be moved. Raises why there are none."""
+        if workload.pk not in self._places:
+            try:
+                self._places[workload.pk] = self._all_moved(workload)
+            except ProductError as error:
+                self._places[workload.pk] = error
+        places = self._places[workload.pk]
+        if isinstance(places, ProductError):
+            raise places
+        return places.pop(0)
+
+    def _all_moved(self, workload: Workload) -> list[int]:
+        zones, datasets = _near(workload)
+        change = placement_change(
+            workload_id=workload.pk, actor=self._actor, zones=zones, datasets=datasets
+        )
+        group = requests.group_of(self._let_through(change.ask))
+        found = group_beside(group, self.gone, avoid=self._avoid)
+        if isinstance(found, NoPlan) or len(found) < len(group):
+            raise no_capacity_for(group, found)
+        for item, [option] in found:
+            self.gone.setdefault(option.num, []).append((option, item.want))
+        return [option.num for _, [option] in found]
+
+    def leased_anew(self, standing: Standing) -> int:
+        """Where its like would be placed now. Raises why there is none."""
+        row, spec = standing.allocation, standing.allocation.request.spec
+        left = standing.occupant.ends_at
+        order = AllocationOrder(
+            sku=row.sku.name,
+            slots=row.slots or None,
+            name=row.name,
+            image=row.image,
+            zones=tuple(spec.get("zones", [])),
+            datasets=tuple(spec.get("datasets", [])),
+            storage=tuple(spec.get("storage", [])),
+            own=spec.get("own", ""),
+            max_duration_s=max(60, int((left - clock.db_now()).total_seconds())) if left else None,
+        )
+        item = self._let_through(Ask(row.tenant_id, row.project_id, order))
+        option = option_beside(item, self.gone, avoid=self._avoid)
+        if option is None:
+            raise no_capacity(item)
+        self.gone.setdefault(option.num, []).append((option, item.want))
+        return option.num
+
+    def _let_through(self, ask: Ask) -> Item:
+        item = requests.item_of(ask, look(ask), actor=self._actor)
+        refused = requests.verdict_error(item.verdict, error_for)
+        if refused is not None:
+            raise refused
+        return item
+
+
+def _near(workload: Workload) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The zones and data sets that a workload asks for, as before."""
+    return tuple(workload.spec.get("zones", [])), tuple(workload.spec.get("datasets", []))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +186,10 @@ def drain_moves(*, node_id: UUID, reason: str, actor: Actor) -> list[Moved]:
         if standing.occupant.movable
     ):
         assert workload is not None
-        spec = workload.spec
+        zones, datasets = _near(workload)
         try:
             ticket = workload_placement(
-                workload_id=workload.pk,
-                actor=actor,
-                zones=tuple(spec.get("zones", [])),
-                datasets=tuple(spec.get("datasets", [])),
+                workload_id=workload.pk, actor=actor, zones=zones, datasets=datasets
             )
         except ProductError as refused:
             moved.append(Moved(workload.name, None, refused.code, refused.detail))

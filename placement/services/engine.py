@@ -210,6 +210,25 @@ def option_beside(item: Item, gone: Gone, *, avoid: frozenset[int]) -> Option | 
     return next(iter(_options(item, item.where, gone, avoid, limit=1)), None)
 
 
+def group_beside(items: Sequence[Item], gone: Gone, *, avoid: frozenset[int]) -> Group:
+    """The places of a request's allocations now on none of these nodes, after what is gone
+    elsewhere. Nothing is locked or written."""
+    item = items[0]
+    if item.where is None or not _let_in(item):
+        return []
+    if item.closeness.matters:
+        return set_plan(items, lambda p: None if p.num in avoid else _left(p, gone))
+    taken_too = {num: list(those) for num, those in gone.items()}
+    found: list[tuple[Item, list[Option]]] = []
+    for one in items:
+        option = option_beside(one, taken_too, avoid=avoid)
+        if option is None:
+            break
+        taken_too.setdefault(option.num, []).append((option, one.want))
+        found.append((one, [option]))
+    return found
+
+
 Group = list[tuple[Item, list[Option]]] | NoPlan
 """What a request's allocations would get: each its option, or why not all of them."""
 

@@ -63,6 +63,44 @@ def test_the_plan_names_each_fate_and_the_moves_go_where_it_said() -> None:
     assert again.counts()["moves"] == 0
 
 
+def test_a_set_moves_as_a_whole_and_the_plan_names_hosts_that_hold_all_of_it() -> None:
+    a_catalogue()
+    acme = a_tenant("acme", envelope_slots=64)
+    hosts = [a_host(f"n{k}") for k in range(5)]
+    for host, rack in zip(hosts, ("r1", "r1", "r2", "r3", "r3"), strict=True):
+        Node.objects.filter(pk=host.node.pk).update(zone="z", block="b", rack=rack)
+    row = the_workload(run_it(acme, replicas=4, slots=4, together="rack", movable=True))
+    for host in hosts:
+        host.work()
+    node = Allocation.objects.filter(workload=row).order_by("node__num")[0].node
+    own_rack = set(Node.objects.filter(rack=node.rack).values_list("name", flat=True))
+    plan = drain_plan(node_id=node.pk, actor=OPERATOR)
+    foreseen = [one.to for one in plan.leaving if one.fate == "moves"]
+    assert [one.code for one in plan.leaving] == ["", ""]
+    nodes.node_drain(node_id=node.pk, reason="fan", actor=OPERATOR)
+    assert [one.code for one in drain_moves(node_id=node.pk, reason="fan", actor=OPERATOR)] == [""]
+    came = Allocation.objects.filter(workload=row, state="placed").values_list("node__name")
+    assert len(came) == 4
+    assert set(foreseen) <= {name for (name,) in came}
+    assert not set(foreseen) & own_rack
+
+
+def test_a_set_for_which_no_rack_is_left_is_told_as_its_move_would_be() -> None:
+    a_catalogue()
+    acme = a_tenant("acme", envelope_slots=64)
+    hosts = [a_host(f"n{k}") for k in range(4)]
+    for host, rack in zip(hosts, ("r1", "r1", "r2", "r3"), strict=True):
+        Node.objects.filter(pk=host.node.pk).update(zone="z", block="b", rack=rack)
+    row = the_workload(run_it(acme, replicas=4, slots=4, together="rack", movable=True))
+    for host in hosts:
+        host.work()
+    node = Allocation.objects.filter(workload=row)[0].node
+    planned = {one.code for one in drain_plan(node_id=node.pk, actor=OPERATOR).leaving}
+    nodes.node_drain(node_id=node.pk, reason="fan", actor=OPERATOR)
+    [moved] = drain_moves(node_id=node.pk, reason="fan", actor=OPERATOR)
+    assert planned == {moved.code} == {"forbidden_by_locality"}
+
+
 def test_what_fits_nowhere_says_why_with_code_and_numbers() -> None:
     a_catalogue()
     acme = a_tenant("acme", envelope_slots=10)
