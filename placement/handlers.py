@@ -1,4 +1,4 @@
-"""On this event, placement does that."""
+"""On this event, placement does that; and before a SKU is made it is asked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from placement.services.endings import deleting_release, excess_drain, suspended
 from placement.services.moves import workload_moved, workload_not_moved
 from placement.services.notices import notice_mail
 from placement.services.queue import cycle_run, cycle_sweep
+from placement.services.stock import stock_there_or_refuse
 from placement.services.workloads import workload_settle
+from tenants import shelf
 
 PART = system("workloads")
 
@@ -98,3 +100,4 @@ ON = {
 }
 
 events.subscribe("placement", ON)
+shelf.asked_of(stock_there_or_refuse)

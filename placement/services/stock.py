@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from django.db import IntegrityError, transaction
 
@@ -22,8 +22,6 @@ from placement.selectors.readiness_terms import EVERY
 from placement.services.nodes import refused_name
 from tenants.domain.names import SHELF_NAME, SHELF_RULE
 from tenants.errors import NameTaken
-from tenants.models import Sku
-from tenants.services import catalogue
 
 M = TypeVar("M", bound=Base)
 MACHINES: Final = ("gpu_slice", "baremetal")
@@ -89,12 +87,11 @@ def family_create(
     return _made(row, "a node family", name, actor, reason, after)
 
 
-@transaction.atomic
-def sku_draft(*, name: str, family: str, actor: Actor, pool: str = "default", **terms: Any) -> Sku:
-    """A draft SKU of hosts of a family in a pool that there are; ``terms`` as of ``sku_create``.
+def stock_there_or_refuse(family: str, pool: str, part_profile: str) -> None:
+    """Before a SKU is made of hosts of a family in a pool: whether there are such, and boards that
+    have the profile of its parts. Family and pool stay until the transaction ends.
 
-    Raises what ``sku_create`` raises, and InvalidRequest naming the family and the pool that are
-    not there, or not any more.
+    Raises InvalidRequest naming what is not there, or not any more.
     """
     rows = (
         ("pool", pool, Pool.objects.select_for_update(no_key=True).filter(name=pool).first()),
@@ -114,9 +111,8 @@ def sku_draft(*, name: str, family: str, actor: Actor, pool: str = "default", **
             " ".join(one.detail for one in wrong),
             errors=tuple(fault for one in wrong for fault in one.errors),
         )
-    if terms.get("part_profile"):
-        _profile_or_refuse(family, str(terms["part_profile"]))
-    return catalogue.sku_create(name=name, family=family, pool=pool, actor=actor, **terms)
+    if part_profile:
+        _profile_or_refuse(family, part_profile)
 
 
 def _profile_or_refuse(family: str, profile: str) -> None:

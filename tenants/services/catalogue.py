@@ -13,6 +13,7 @@ from gpuaas.kernel.transitions import advance
 from tenants.domain.names import SHELF_NAME, SHELF_RULE
 from tenants.errors import NameTaken, SkuUnknown
 from tenants.models import PARTS, ResourceClass, Shape, Sku, SkuPrice
+from tenants.shelf import there_or_refuse
 
 
 def sku_named(name: str) -> Sku:
@@ -95,8 +96,10 @@ def sku_create(
     """A draft SKU with its price per unit and hour, in millionths.
 
     A ``mig`` SKU names a profile; a ``gpu_share`` thousandths of a GPU and MiB of its memory.
-    Raises InvalidRequest naming what of this is missing, or does not belong to the shape.
+    Raises InvalidRequest naming what of this is missing, or does not belong to the shape, and the
+    family and the pool that are not there (tenants.shelf).
     """
+    there_or_refuse(family, pool, part_profile)
     _named_or_refuse(
         slots_min, slots_max, name=name, family=family, pool=pool, resource_class=resource_class
     )

@@ -141,6 +141,15 @@ def scene(live_server: LiveServer, settings: Settings) -> Scene:
     """The scene, in which operators need no second factor, as in the demo."""
     settings.OPERATOR_FACTOR_GRACE = True
     a_catalogue()
+    operator = User.objects.create_user(
+        "op@example.test", PASSWORD, is_staff=True, operator_role="administrator"
+    )
+    acme = a_tenant("acme", envelope_slots=24)
+    globex = a_tenant("globex", envelope_slots=24)
+    a_tenant("initech", approve=False)
+    a_member(acme, "viewer")
+    plain = a_host("plain-1")
+    dgx, p4d = real_host("dgx2-a"), real_host("p4d-a")
     for sku, family in (("v100.slice", "dgx2-a"), ("a100.slice", "p4d-a")):
         catalogue.sku_create(
             name=sku,
@@ -153,15 +162,6 @@ def scene(live_server: LiveServer, settings: Settings) -> Scene:
             slots_max=8,
         )
         catalogue.sku_publish(sku=sku, actor=OPERATOR)
-    operator = User.objects.create_user(
-        "op@example.test", PASSWORD, is_staff=True, operator_role="administrator"
-    )
-    acme = a_tenant("acme", envelope_slots=24)
-    globex = a_tenant("globex", envelope_slots=24)
-    a_tenant("initech", approve=False)
-    a_member(acme, "viewer")
-    plain = a_host("plain-1")
-    dgx, p4d = real_host("dgx2-a"), real_host("p4d-a")
     real_host("h100-a")
     real_host("a100-a")
     real_host("nc-a", approve=False)

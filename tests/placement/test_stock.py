@@ -34,7 +34,7 @@ ROUNDS = int(os.environ.get("RACE_ROUNDS", "4"))
 
 def a_draft(name: str, *, family: str = "h100x8", pool: str = "default") -> Sku:
     """A SKU that is not sold yet."""
-    return stock.sku_draft(
+    return catalogue.sku_create(
         name=name,
         title=name,
         shape="gpu_slice",
@@ -73,7 +73,7 @@ def test_a_sku_of_a_family_and_a_pool_that_are_not_there_names_both_fields() -> 
 
 def a_part(name: str, profile: str, family: str = "h100x8") -> Sku:
     """A draft of a part of a GPU."""
-    return stock.sku_draft(
+    return catalogue.sku_create(
         name=name,
         title=name,
         shape="mig",
@@ -83,6 +83,15 @@ def a_part(name: str, profile: str, family: str = "h100x8") -> Sku:
         part_profile=profile,
         actor=OPERATOR,
     )
+
+
+def test_a_sku_below_every_surface_is_refused_as_well() -> None:
+    """The service of the app that knows no hosts asks the one that does."""
+    assert pointers(lambda: a_draft("new", pool="west")) == [
+        ("/pool", "unknown"),
+        ("/family", "unknown"),
+    ]
+    assert not Sku.objects.exists()
 
 
 def test_a_part_is_sold_only_of_a_profile_that_the_familys_boards_have() -> None:

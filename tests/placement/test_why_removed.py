@@ -16,6 +16,7 @@ from placement.services import nodes
 from placement.services.differences import slot_accept
 from placement.services.observed import SILENT_AFTER_S, silence_sweep
 from placement.services.terms import terms_set
+from tenants.models import Sku
 from tenants.services import catalogue
 from tests.builders import (
     BOTH_KINDS,
@@ -147,7 +148,7 @@ def test_a_part_that_no_board_gives_or_that_is_larger_than_the_gpu_is_told(
     acme: TenantWorld, host: Host
 ) -> None:
     for sku, part in (
-        ("h100.odd", {"shape": "mig", "part_profile": "2g.48gb"}),
+        ("h100.odd", {"shape": "mig", "part_profile": "1g.10gb"}),
         ("h100.huge", {"shape": "gpu_share", "part_milli": 100, "part_memory_mib": 900_000}),
     ):
         catalogue.sku_create(
@@ -161,6 +162,8 @@ def test_a_part_that_no_board_gives_or_that_is_larger_than_the_gpu_is_told(
             **part,
         )
         catalogue.sku_publish(sku=sku, actor=OPERATOR)
+    # Sold of boards that its hosts had once.
+    Sku.objects.filter(name="h100.odd").update(part_profile="2g.48gb")
     cut_slots(host, "mig", 0)
     assert removed(acme, "h100.odd") == {"no_such_profile": 1}
     cut_slots(host, "share", 1)

@@ -16,7 +16,7 @@ from gpuaas.api.serializers.common import Reasoned, page_of
 from gpuaas.kernel import clock, errors
 from gpuaas.kernel.scope import platform_scope
 from placement import selectors as placement_selectors
-from placement.services import stock, stock_ends
+from placement.services import stock_ends
 from tenants import selectors
 from tenants.models import Sku, SkuPrice
 from tenants.services import catalogue
@@ -92,7 +92,7 @@ class Skus(TenantView):
     def post(self, request: Request) -> Response:
         """Draft a product (operators)."""
         given = wire.SkuIn.read(request.data)
-        sku = stock.sku_draft(**given, actor=self.actor)
+        sku = catalogue.sku_create(**given, actor=self.actor)
         sku.refresh_from_db()
         return Response(wire.SkuOut(skus_shown([sku])[0]).data, status=201)
 

@@ -138,7 +138,7 @@ class Noun:
 
 
 NOUNS: dict[str, Noun] = {
-    "sku": Noun(SkuForm, stock.sku_draft, "is drafted; publish it to sell it."),
+    "sku": Noun(SkuForm, catalogue.sku_create, "is drafted; publish it to sell it."),
     "family": Noun(FamilyForm, stock.family_create, "is a family that hosts can be approved as."),
     "pool": Noun(PoolForm, stock.pool_create, "is a pool."),
     "image": Noun(ImageForm, stock.image_create, "is offered."),
