@@ -48,7 +48,7 @@ class TenantPage(TenantView):
     def offers(self) -> list[Offer]:
         """What is sold, with counts (never hosts) of what is available now."""
         with platform_scope():
-            return offer_list()
+            return offer_list(tenant_id=self.tenant.pk)
 
     def chosen_project(self, slug: str) -> Project:
         """The project that a form names, or the first. Raises NotFound."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
+from uuid import UUID
 
 from django.db import connection
 from django.db.models import QuerySet
 
-from placement.models import Image
+from placement.errors import PoolDedicated
+from placement.models import Image, PlacementTerms
 from placement.models.maintenance import OPEN_THEN, SETTLE_S
 from placement.selectors.part_offers import PartRoom, part_room
 from tenants.models import PARTS, Shape, Sku
@@ -122,6 +124,7 @@ class Offer:
 
 
 NO_ROOM = PartRoom()
+POOL: Final = "pool:"
 
 
 def _offer(row: tuple[Any, ...], parts: Mapping[str, PartRoom]) -> Offer:
@@ -159,15 +162,43 @@ def _windows(nodes: int, shorter: int | None) -> str:
     return f"{said}; for {shorter} seconds at most it fits there." if shorter else f"{said}."
 
 
-def offer_list(*, lasts_s: int | None = None) -> list[Offer]:
+def offer_list(*, lasts_s: int | None = None, tenant_id: UUID | None = None) -> list[Offer]:
     """Every published SKU with what is available now (counts, never hosts).
 
-    For a lease that ends by itself after ``lasts_s`` seconds; None: for one without an end.
+    For a lease that ends by itself after ``lasts_s`` seconds; None: for one without an end. Of a
+    pool that is dedicated to others, ``tenant_id`` is told that and no count.
     """
     parts = part_room(lasts_s=lasts_s)
     with connection.cursor() as cursor:
         cursor.execute(_OFFERS, {"lasts": lasts_s})
-        return [_offer(row, parts) for row in cursor.fetchall()]
+        offers = [_offer(row, parts) for row in cursor.fetchall()]
+    if tenant_id is None:
+        return offers
+    shut = _pools_of_others(tenant_id)
+    return [_shut(offer) if offer.pool in shut else offer for offer in offers]
+
+
+def _pools_of_others(tenant_id: UUID) -> set[str]:
+    """The pools that are dedicated, and not to this tenant."""
+    rows = PlacementTerms.objects.filter(about__startswith=POOL).exclude(tenants=[])
+    return {
+        about.removeprefix(POOL)
+        for about, tenants in rows.values_list("about", "tenants")
+        if str(tenant_id) not in tenants
+    }
+
+
+def _shut(offer: Offer) -> Offer:
+    return replace(
+        offer,
+        available_nodes=0,
+        available_slots=0,
+        largest_fit=0,
+        code=PoolDedicated.code,
+        detail=f"The pool {offer.pool} is for other tenants.",
+        closing_nodes=0,
+        shorter_fits_s=None,
+    )
 
 
 def price_of(sku: Sku, slots: int) -> tuple[int, str]:

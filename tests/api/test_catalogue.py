@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpuaas.kernel.errors import catalogue
+from placement.services.terms import terms_set
 from tests.api.client import Caller, caller_of, operator_caller, order_body
-from tests.builders import a_catalogue, a_host, a_tenant
+from tests.builders import OPERATOR, a_catalogue, a_host, a_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -85,6 +86,21 @@ def test_offers_say_what_is_free_now_and_why_when_nothing_is(acme: Caller) -> No
         0,
         "sku_unavailable",
     )
+
+
+def test_what_a_pool_for_others_has_is_not_offered(acme: Caller) -> None:
+    a_host()
+    globex = a_tenant("globex")
+    terms_set(
+        noun="pool", name="default", tenants=[globex.tenant.pk], reason="sold", actor=OPERATOR
+    )
+    for offer in acme.get("/offers").json()["items"]:
+        told = (offer["reason"], offer["available_now"], offer["available_nodes"])
+        assert (*told, offer["largest_fit"]) == ("pool_dedicated", 0, 0, 0)
+    theirs = {item["sku"]: item for item in caller_of(globex).get("/offers").json()["items"]}
+    assert (theirs["h100.slice"]["reason"], theirs["h100.slice"]["largest_fit"]) == ("", 8)
+    answer = acme.post("/projects/default/allocations", order_body(slots=1))
+    assert answer.json()["code"] == "pool_dedicated"
 
 
 def test_images_are_listed_by_name(acme: Caller) -> None:

@@ -187,7 +187,9 @@ class Offers(TenantView):
         """Every published product with its price, what is free now, and why when nothing is."""
         query = wire.OfferQuery.read(request.query_params)
         with platform_scope():
-            offers = placement_selectors.offer_list(lasts_s=query.get("max_duration_s"))
+            offers = placement_selectors.offer_list(
+                lasts_s=query.get("max_duration_s"), tenant_id=self.actor.tenant_id
+            )
         items = [
             {
                 "sku": offer.sku,
