@@ -9,6 +9,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -210,3 +211,27 @@ def a_qmp_that_names(path: Path, threads: list[int]) -> threading.Thread:
     thread = threading.Thread(target=answer)
     thread.start()
     return thread
+
+
+def test_a_machine_that_takes_its_time_is_waited_for_and_one_that_never_answers_is_ended(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "qemu-system-slow"
+    uuid, late = "6d3d9a3e-1c38-5f5e-9a07-3f3f2f7d5a11", 1.5
+    fake = Path(__file__).with_name("fake_qemu.py")
+    program.write_text(
+        f"#!{sys.executable}\nimport runpy, time\ntime.sleep({late})\n"
+        f"runpy.run_path({str(fake)!r}, run_name='__main__')\n"
+    )
+    program.chmod(0o755)
+    socket_path = tmp_path / "qmp.sock"
+    argv = [str(program), "-name", "guest=gpuaas-x", "-uuid", uuid]
+    argv += ["-qmp", f"unix:{socket_path},server=on,wait=off"]
+    with pytest.raises(process.StartFailed, match="did not answer within 0 seconds"):
+        process.start(argv, uuid, socket_path, None, 0.3)
+    assert process.find(uuid, str(tmp_path)) is None
+    machine = process.start(argv, uuid, socket_path, None, 20 * late)
+    try:
+        assert process.find(uuid, str(tmp_path)) == machine
+    finally:
+        assert process.end(machine, socket_path, 0.0) in ("qmp_quit", "killed")

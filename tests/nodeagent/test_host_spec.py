@@ -19,6 +19,7 @@ from nodeagent.host.runtime.spec import (
     mac_address,
     pci_functions,
     qemu_argv,
+    start_limit_s,
     vm_spec,
     vm_uuid,
 )
@@ -108,13 +109,14 @@ def test_memory_and_cpus_stay_on_the_numa_nodes_of_their_slots(report: TopologyR
     argv = qemu_argv(spec, CONFIG)
     assert [node.host for node in spec.nodes] == [0, 1]
     size = sum((slot.memory_bytes or 0) - 4 * GIB for slot in slots[:2])
+    cpus = [len(cpu_set(slot.cpuset or "")) for slot in slots]
     backends = option(argv, "-object")
     assert backends[0] == (
-        f"memory-backend-memfd,id=ram0,size={size // GIB * GIB},prealloc=on,hugetlb=on,"
+        f"memory-backend-memfd,id=ram0,size={size // GIB * GIB},prealloc=on,"
+        f"prealloc-threads={min(32, cpus[0] + cpus[1])},hugetlb=on,"
         f"hugetlbsize={GIB},host-nodes=0,policy=bind"
     )
     assert "host-nodes=1,policy=bind" in backends[1]
-    cpus = [len(cpu_set(slot.cpuset or "")) for slot in slots]
     assert option(argv, "-numa") == [
         f"node,nodeid=0,cpus=0-{cpus[0] + cpus[1] - 1},memdev=ram0",
         f"node,nodeid=1,cpus={cpus[0] + cpus[1]}-{sum(cpus) - 1},memdev=ram1",
@@ -210,6 +212,16 @@ def test_what_this_host_does_not_know_makes_no_machine(
             stand_ins=(),
             accelerated=True,
         )
+
+
+def test_a_large_machine_is_given_the_time_to_fill_and_pin_its_memory(
+    report: TopologyReport,
+) -> None:
+    small, large = spec_of(report, 0), spec_of(report, *range(8))
+    gibibytes = sum(node.size_bytes for node in large.nodes) / GIB
+    assert gibibytes > 500
+    assert start_limit_s(large) > gibibytes / 2 > start_limit_s(small) > 60
+    assert start_limit_s(replace(large, accelerated=False)) == 20
 
 
 def test_one_device_is_not_handed_over_twice(report: TopologyReport) -> None:

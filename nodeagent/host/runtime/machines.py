@@ -27,6 +27,7 @@ from nodeagent.host.runtime.spec import (
     loopback_address,
     mac_address,
     qemu_argv,
+    start_limit_s,
     vm_spec,
     vm_uuid,
 )
@@ -106,7 +107,9 @@ class Machines:
             machine = process.find(spec.uuid, self.mark, tenancy.uid)
             if machine is None:
                 argv = qemu_argv(spec, self._config)
-                machine = process.start(argv, spec.uuid, spec.qmp_socket, owner)
+                machine = process.start(
+                    argv, spec.uuid, spec.qmp_socket, owner, start_limit_s(spec)
+                )
             process.go(machine, spec.qmp_socket, cpu_pins(spec))
         except (process.StartFailed, QmpError, SpecError, StepFailed, OSError) as error:
             detail = error.strerror if isinstance(error, OSError) else str(error)

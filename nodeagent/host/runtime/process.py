@@ -23,8 +23,9 @@ from nodeagent.host.records import NO_UID
 from nodeagent.host.runtime.owners import Owner, user_of
 
 _PROC = Path("/proc")
-_START_S = 20.0
-_KILL_S = 10.0
+_QUIT_S = 10.0
+# The kernel has to unpin and free what a machine had before its process is gone.
+_KILL_S = 180.0
 
 
 class StartFailed(Exception):
@@ -83,8 +84,13 @@ def find(uuid: str, mark: str, uid: int = NO_UID, proc: Path = _PROC) -> Machine
     return next((one for one in found if uid in (NO_UID, one.uid)), None)
 
 
-def start(argv: Sequence[str], uuid: str, qmp_socket: Path, owner: Owner | None) -> Machine:
-    """Start a machine, stopped, and return it when it answers. Raises StartFailed."""
+def start(
+    argv: Sequence[str], uuid: str, qmp_socket: Path, owner: Owner | None, within_s: float
+) -> Machine:
+    """Start a machine, stopped, and return it when it answers.
+
+    Raises StartFailed, also when it does not answer within that time.
+    """
     qmp_socket.unlink(missing_ok=True)
     try:
         process = subprocess.Popen(
@@ -105,7 +111,7 @@ def start(argv: Sequence[str], uuid: str, qmp_socket: Path, owner: Owner | None)
     _children.append(process)
     assert process.stderr is not None
     with process.stderr as complaints:
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + within_s
         while process.poll() is None and time.monotonic() < deadline:
             machine = _machine(_PROC / str(process.pid))
             if machine is not None and _answers(qmp_socket, uuid):
@@ -115,7 +121,7 @@ def start(argv: Sequence[str], uuid: str, qmp_socket: Path, owner: Owner | None)
             process.kill()
             process.wait()
         said = complaints.read(4096).decode("utf-8", "replace").strip()
-    raise StartFailed(said[-800:] or "QEMU did not answer in time")
+    raise StartFailed(said[-800:] or f"QEMU did not answer within {within_s:.0f} seconds")
 
 
 def go(machine: Machine, qmp_socket: Path, pins: Sequence[int], proc: Path = _PROC) -> None:
@@ -163,7 +169,7 @@ def end(machine: Machine, qmp_socket: Path, grace_s: float) -> str:
             return "had_ended"
         if grace_s > 0 and _told(qmp_socket, "system_powerdown") and _gone(handle, grace_s):
             return "guest_shut_down"
-        if _told(qmp_socket, "quit") and _gone(handle, _KILL_S):
+        if _told(qmp_socket, "quit") and _gone(handle, _QUIT_S):
             return "qmp_quit"
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(handle, signal.SIGKILL)

@@ -18,6 +18,10 @@ from nodeagent.protocol.cpus import cpu_set
 # So that a machine's UUID says whose it is, on every host and after every restart.
 _NAMESPACE = uuid.UUID("6d3d9a3e-1c38-5f5e-9a07-3f3f2f7d5a11")
 _MIB = 1024 * 1024
+# QEMU answers once all memory is filled with zeros and pinned for VFIO, which with small pages is
+# about two gigabytes a second, and every device was reset.
+_ANSWERS_S, _PER_GIB_S, _PER_DEVICE_S = 20.0, 0.5, 10.0
+_MOST_FILLING = 32
 # PCI places 0x10 to 0x1d of the machine are kept for root ports; QEMU fills the others from 1.
 _FIRST_PORT = 0x10
 _MOST_FUNCTIONS = 14 * 8
@@ -196,6 +200,14 @@ def _memory(
     return tuple(by_node[key] for key in sorted(by_node, key=lambda one: (one is None, one or 0)))
 
 
+def start_limit_s(spec: VmSpec) -> float:
+    """How many seconds a machine may take until it answers."""
+    if not spec.accelerated:
+        return _ANSWERS_S
+    gibibytes = sum(node.size_bytes for node in spec.nodes) / 2**30
+    return _ANSWERS_S + _PER_GIB_S * gibibytes + _PER_DEVICE_S * len(spec.functions)
+
+
 def cpu_pins(spec: VmSpec) -> tuple[int, ...]:
     """The host CPU of each CPU of the machine, in order; empty when they may run anywhere."""
     return tuple(pin for node in spec.nodes for pin in node.pins)
@@ -242,6 +254,7 @@ def _memory_argv(spec: VmSpec) -> list[str]:
     argv, first = [], 0
     for number, node in enumerate(spec.nodes):
         backend = f"memory-backend-memfd,id=ram{number},size={node.size_bytes},prealloc=on"
+        backend += f",prealloc-threads={max(1, min(node.cpus, _MOST_FILLING))}"
         if spec.huge_page:
             backend += f",hugetlb=on,hugetlbsize={spec.huge_page}"
         if node.host is not None:
