@@ -22,7 +22,7 @@ from nodeagent.topology.pci import normal_address
 
 CONFIG_PATH = Path("/etc/gpuaas-agent/agent.toml")
 _BARE_HOOKS = ("provision", "power", "network", "sanitise")
-_HOOK_NAMES = (*_BARE_HOOKS, "burn_in")
+_HOOK_NAMES = (*_BARE_HOOKS, "burn_in", "fabric")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PROXY = re.compile(r"https?://(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9.-]{1,253})(:\d{1,5})?/?")
 _IMAGE_NAME = re.compile(r"[a-z0-9][a-z0-9._:/-]{0,119}")

@@ -107,6 +107,7 @@ def put(place: str, value: Any) -> dict[str, Any]:
         ("hooks/network", {"path": "/x", "timeout_s": 0}, "hooks.network.timeout_s"),
         ("hooks/network", {"path": "sh -c id"}, "hooks.network.path must be an absolute path"),
         ("hooks/shell", {"path": "/bin/sh"}, "hooks.shell is not known"),
+        ("hooks/fabric", {"path": "/x", "timeout_s": 0}, "hooks.fabric.timeout_s"),
     ],
 )
 def test_an_error_names_the_setting(place: str, value: Any, named: str) -> None:

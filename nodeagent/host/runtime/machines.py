@@ -70,7 +70,7 @@ class Machines:
         return image
 
     def prepare(self, tenancy: Tenancy) -> Tenancy:
-        """Devices, disk, seed and network; gives the record with what came of it.
+        """Devices, their fabric, disk, seed and network; gives the record with what came of it.
 
         Raises BackendError.
         """
@@ -81,6 +81,7 @@ class Machines:
             _reclaim(folder)
             owner = self._owner(tenancy)
             self._devices.attach(tenancy.slots, owner)
+            self._join_fabric("activate", tenancy)
             self._make_disk(image, folder / _DISK)
             files = seed_files(tenancy.claim, tenancy.hostname, image.user, tenancy.ssh_keys)
             write_seed(folder / _SEED, files, self._config.tools.xorriso)
@@ -140,6 +141,11 @@ class Machines:
             if left:
                 raise StepFailed(f"processes of the machine's user do not end: {left}")
             detail += f"; nothing runs as its user {tenancy.uid}"
+        if tenancy is not None:
+            try:
+                self._join_fabric("deactivate", tenancy)
+            except BackendError as error:
+                raise StepFailed(f"its GPUs' fabric was not taken back: {error.detail}") from error
         self._end_network(claim, tenancy)
         for folder in (sockets, self._folder(claim)):
             if folder.exists():
@@ -202,6 +208,17 @@ class Machines:
             self._hooks.call("network", "detach", claim=claim, tap=tenancy.tap)
         except BackendError as error:
             raise StepFailed(f"the network was not taken back: {error.detail}") from error
+
+    def _join_fabric(self, action: str, tenancy: Tenancy) -> None:
+        """Tell the operator's hook, if there is one, which GPUs are joined. Raises BackendError."""
+        if self._hooks.path("fabric") is None:
+            return
+        places = {gpu.uuid: gpu.pci for gpu in self._report().gpus}
+        gpus = [
+            {"uuid": slot.gpu_uuid, "pci": places.get(slot.gpu_uuid), "slot": slot.slot_index}
+            for slot in sorted(tenancy.slots, key=lambda slot: slot.slot_index)
+        ]
+        self._hooks.call("fabric", action, claim=tenancy.claim, gpus=gpus)
 
     def _make_disk(self, image: Image, target: Path) -> None:
         if image.disk is None or target.exists():
