@@ -75,17 +75,32 @@ class GpuCare:
             time.sleep(0.1)
 
     def scrub(
-        self, uuid: str, address: str, bus: PciBus, before: Mapping[str, int] | None = None
+        self,
+        uuid: str,
+        address: str,
+        bus: PciBus,
+        before: Mapping[str, int] | None = None,
+        root: Path = Path("/"),
     ) -> Done:
         """Reset, and look that the memory is empty. Raises StepFailed.
 
         before: how it was set when it was handed over. What a machine has changed is set back
-        first, since it comes into force with the reset; `error_free` looks whether it did.
+        first, since it comes into force with the reset; `error_free` looks whether it did. A reset
+        over the bus takes the GPU from under its driver: not while anybody has it open.
         """
         back = self._set_back(uuid, before or {})
         refused = self._smi(uuid, "--gpu-reset", _RESET_S)
+        if refused and self._open_in(uuid, root):
+            # Perhaps in its persistence daemon alone, which lets go.
+            self._smi(uuid, "--persistence-mode=0", _SETTING_S)
+            refused = self._smi(uuid, "--gpu-reset", _RESET_S)
         method, detail = "gpu_reset", "reset by the driver"
         if refused:
+            users = self._open_in(uuid, root)
+            if users:
+                raise StepFailed(
+                    f"nvidia-smi {refused}; it is open in {', '.join(users)}: end that"
+                )
             try:
                 how = bus.reset(address)
             except StepFailed as error:
@@ -98,6 +113,14 @@ class GpuCare:
             # Without it the GPU works as well, only slower to answer; nothing hangs on it.
             self._smi(uuid, "--persistence-mode=1", _SETTING_S)
         return Done(method, f"{detail}; {used // _MIB} MiB in use afterwards{back}")
+
+    def _open_in(self, uuid: str, root: Path) -> list[str]:
+        """Whoever has the GPU open; nobody is known where it cannot be asked for its file."""
+        try:
+            files = self.device_files(uuid, root)
+        except StepFailed:
+            return []
+        return holders(files, root / "proc", all_seen=True, everybody=True)
 
     def _set_back(self, uuid: str, before: Mapping[str, int]) -> str:
         """Ask for the modes of before where they differ; gives which, for the evidence."""

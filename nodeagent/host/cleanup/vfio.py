@@ -104,7 +104,7 @@ class VfioDevices:
     def scrub(self, slot: SlotDevices, before: Before) -> Done:
         """Reset the GPU, which empties its memory. Raises StepFailed."""
         address = self._gpu_address(slot)
-        return self._gpus.scrub(slot.gpu_uuid, address, self._bus, before.counts)
+        return self._gpus.scrub(slot.gpu_uuid, address, self._bus, before.counts, self._root)
 
     def no_process(self, slot: SlotDevices) -> Done:
         """No process has a device file open, and NVML knows of none. Raises StepFailed."""

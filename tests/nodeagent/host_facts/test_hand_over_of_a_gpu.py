@@ -164,6 +164,24 @@ def test_a_gpu_that_only_a_reset_brings_back_is_reset(host: Host, fake: FakeNvml
     assert asked(host) == ["--gpu-reset"]
 
 
+def test_a_gpu_is_not_reset_over_the_bus_while_somebody_has_it_open(host: Host) -> None:
+    an_smi(host, "*) echo 'in use by another client' >&2; exit 19 ;;")
+    host.process(78, opened="nvidia0")
+    with pytest.raises(StepFailed, match=r"another client; it is open in 78 \(a-tenants-tool\)"):
+        host.do(CleanupStep.GPU_SCRUBBED)
+    assert ("reset", "1") not in host.kernel.written
+    (host.root / "proc/78/fd/3").unlink()
+    assert host.do(CleanupStep.GPU_SCRUBBED).method == "bus_reset"
+
+
+def test_a_gpu_that_its_persistence_daemon_has_open_is_reset_by_its_driver(host: Host) -> None:
+    held = host.root / "proc/77/fd/3"
+    an_smi(host, f"--gpu-reset) [ ! -e {held} ] || {{ echo 'in use' >&2; exit 19; }} ;;")
+    host.process(77, opened="nvidia0")
+    assert host.do(CleanupStep.GPU_SCRUBBED).method == "gpu_reset"
+    assert asked(host) == ["--gpu-reset", "--persistence-mode=0", "--gpu-reset"]
+
+
 def a_cleaning_system(host: Host) -> HostConfig:
     """What a whole host is started into for its cleanup."""
     shutil.copy(host.log, host.root / "dev" / "kmsg")
