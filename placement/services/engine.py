@@ -5,6 +5,7 @@ Both entrances use this: a request at once, and the pool's cycle for what waits.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -31,6 +32,8 @@ LOOKS = 3
 LOCKED_LOOKS = 20
 CANDIDATES = 24
 ALTERNATIVES = 4
+SETS_AHEAD = 4
+"""Of the sets that wait and have to be close, so many keep the room in which all would fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +183,7 @@ def _mine(items: Sequence[Item], ahead: Sequence[Item]) -> list[tuple[Item, list
     if items[0].closeness.matters and _let_in(items[0]):
         kept, gone = _kept_and_gone(ahead)
         return set_plan(items, lambda place: None if place.num in kept else _left(place, gone))
-    mine = _only(items, _plan([*ahead, *items])[0])
+    mine = _only(items, _plan([*ahead, *items], _short(ahead))[0])
     # A later try waits for its nodes: everybody who waits takes them by their numbers. Those of
     # one node keep their turn, since each expects the generation that the one before left.
     return sorted(mine, key=lambda pair: pair[1][0].num)
@@ -309,10 +312,30 @@ Gone = dict[int, list[tuple[Option, Want]]]
 def _kept_and_gone(ahead: Sequence[Item]) -> tuple[frozenset[int], Gone]:
     """Of those ahead: the nodes kept for who has waited long, and what each would get where."""
     gone: Gone = {}
-    planned, kept = _plan(ahead)
+    planned, kept = _plan(ahead, _short(ahead))
     for item, [option] in planned:
         gone.setdefault(option.num, []).append((option, item.want))
     return kept, gone
+
+
+def _short(ahead: Sequence[Item]) -> frozenset[UUID]:
+    """The requests for several among those ahead that do not fit in whole now: a part of the room
+    is of no use to them, and what they cannot have is not kept from others."""
+    sizes = Counter(item.request_id for item in ahead)
+    several = [item for item in ahead if item.lead and sizes[item.request_id] > 1]
+    if not several:
+        return frozenset()
+    close = [item for item in several if item.closeness.matters]
+    short = {item.request_id for item in close[SETS_AHEAD:]}
+    for item in close[:SETS_AHEAD]:
+        if isinstance(set_plan([item] * sizes[item.request_id], lambda place: place), NoPlan):
+            short.add(item.request_id)
+    while True:
+        found = Counter(item.request_id for item, _ in _plan(ahead, frozenset(short))[0])
+        whole = {one for one, size in sizes.items() if size == 1 or found[one] == size}
+        if sizes.keys() <= whole | short:
+            return frozenset(short)
+        short |= sizes.keys() - whole
 
 
 def _left(place: Place, gone: Gone) -> Place:
@@ -337,8 +360,11 @@ def _options(
     return []
 
 
-def _plan(items: Sequence[Item]) -> tuple[list[tuple[Item, list[Option]]], frozenset[int]]:
-    """Give each item its option in turn, each seeing what those before it took.
+def _plan(
+    items: Sequence[Item], short: frozenset[UUID] = frozenset()
+) -> tuple[list[tuple[Item, list[Option]]], frozenset[int]]:
+    """Give each item its option in turn, each seeing what those before it took; those of requests
+    that are ``short`` get none.
 
     The first of a pool's family that fits nowhere and has waited long keeps one node: what
     gets free there goes to nobody behind it, so that smaller ones never starve it. One at a
@@ -355,7 +381,9 @@ def _plan(items: Sequence[Item]) -> tuple[list[tuple[Item, list[Option]]], froze
             for num in kept.values():
                 boards[item.where].close(num)
         board = boards[item.where]
-        option = _on_board(board, item.where, item.want, CANDIDATES + len(items))
+        option = None
+        if item.request_id not in short:
+            option = _on_board(board, item.where, item.want, CANDIDATES + len(items))
         if option is not None:
             board.take(option, item.want)
             planned.append((item, [option]))
