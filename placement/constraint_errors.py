@@ -175,6 +175,11 @@ OTHER_POOL = reason(
     "The node is in another pool than the SKU is sold from",
     "Choose an SKU of that pool.",
 )
+NEVER_TOGETHER = reason(
+    "never_together",
+    "A tenant is on the node that is never placed beside this one",
+    "Wait until it has left, or use nodes on which it has nothing.",
+)
 CUT_OTHERWISE = reason(
     "cut_otherwise",
     "The slot is cut for parts of another kind",

@@ -160,6 +160,8 @@ def open_mask(place: Place, want: Want) -> int:
     for held in place.held:
         if held.tenant is not None and held.tenant == want.tenant:
             continue
+        if held.tenant in terms.never and not held.afar:
+            return 0
         alone = max(held.alone, terms.alone)
         if alone == Alone.SHARES:
             continue

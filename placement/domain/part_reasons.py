@@ -12,7 +12,16 @@ from typing import Any
 from uuid import UUID
 
 from placement.domain.parts import PART_CODES, CutState, PartAsk, refusal_of
-from placement.domain.reasons import CONSTRAINTS, LAST, LASTING, OTHERS, Asked, Group, failing
+from placement.domain.reasons import (
+    CONSTRAINTS,
+    LAST,
+    LASTING,
+    NEVER,
+    OTHERS,
+    Asked,
+    Group,
+    failing,
+)
 
 LASTING_PARTS = ("cut_otherwise", "no_such_profile", "memory_of_gpu")
 """What no release of anybody's parts will ever change."""
@@ -50,13 +59,16 @@ def parts_refused(
 ) -> PartsRefused:
     """The account of a refusal, over slots that are alike. What nothing removed, ``rest`` did;
     left empty it was isolation."""
-    order = [*(code for code, _ in CONSTRAINTS), *PART_CODES]
+    # Who is there is asked last, as for slots: it leaves room enough.
+    order = [*(code for code, _ in CONSTRAINTS if code != NEVER), *PART_CODES, NEVER]
     isolation = rest or LAST.get(asked.terms.alone, OTHERS)
     counts: dict[str, int] = {}
     slots = largest = 0
     ever, nearest = False, (-1, -1, "")
     for group, cut in groups:
-        code = failing(group, asked) or refusal_of(cut, ask, tenant) or isolation
+        code = failing(group, asked)
+        if code in ("", NEVER):
+            code = refusal_of(cut, ask, tenant) or code or isolation
         slots += group.hosts
         counts[code] = counts.get(code, 0) + group.hosts
         at = order.index(code) if code in order else len(order)

@@ -21,6 +21,7 @@ class Group:
 
     ``near``: whether they are where the request has to run. ``nic_free``: free slots with a NIC
     of their own. ``own``: whether the tenant holds something there (None where nobody asked).
+    ``never``: whether a tenant holds something there that is never placed beside this one.
     ``closing``: whether a window of maintenance comes too early; ``fits_s``: how many seconds what
     is placed there now may last (None without a window).
     """
@@ -38,6 +39,7 @@ class Group:
     free_count: int
     nic_free: int
     own: bool | None = None
+    never: bool = False
     closing: bool = False
     fits_s: int | None = None
     takes: str = "any"
@@ -94,6 +96,8 @@ def _own(g: Group, a: Asked) -> bool:
     return a.terms.own == Own.ANY or g.own == (a.terms.own == Own.WITH)
 
 
+NEVER = "never_together"
+"""A tenant is there that is never placed on one host with the one that asks."""
 CONSTRAINTS: tuple[tuple[str, Callable[[Group, Asked], bool]], ...] = (
     ("node_held", _unheld),
     (BURN_IN_RUNS, _unburnt),
@@ -113,6 +117,7 @@ CONSTRAINTS: tuple[tuple[str, Callable[[Group, Asked], bool]], ...] = (
     ("whole_node_free", lambda g, a: not a.whole or g.free_count == g.slot_count),
     ("free_slots", lambda g, a: g.free_count >= a.slots),
     ("exclusive_nic", lambda g, a: not a.exclusive_nic or g.nic_free >= a.slots),
+    (NEVER, lambda g, a: not g.never),
 )
 """The codes in the order in which they are asked."""
 WHOLE = "whole_node_free"
@@ -120,7 +125,7 @@ WINDOW = "maintenance_window"
 LAST = {Alone.WIRING: "wiring_isolation", Alone.NODE: "node_isolation"}
 OTHERS = "other_tenants_isolation"
 """What is left when everything else holds: somebody's promise of wiring or a host of their own."""
-TOPOLOGY = frozenset({"exclusive_nic", *LAST.values(), OTHERS})
+TOPOLOGY = frozenset({"exclusive_nic", NEVER, *LAST.values(), OTHERS})
 """Constraints that leave hosts with room enough: how they are wired, or who is there, forbids."""
 SPREAD, TOGETHER, SIBLINGS = "spread", "together_level", "other_replicas"
 """What is left of a request for several: each alone would fit, but not all as they have to be."""

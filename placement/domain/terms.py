@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
+from uuid import UUID
 
 Version = tuple[int, ...]
 
@@ -67,11 +68,13 @@ class Terms:
     runtime_min: Version = ()
     tenants: tuple[str, ...] = ()
     """Ids of the tenants that a dedicated pool is for; empty: everybody."""
+    never: tuple[UUID, ...] = ()
+    """The tenants that are never placed on one host with this one, in order."""
 
     @property
     def about_tenants(self) -> bool:
         """Whether it matters who holds what on a host."""
-        return self.alone > Alone.SHARES or self.own != Own.ANY
+        return self.alone > Alone.SHARES or self.own != Own.ANY or bool(self.never)
 
     @property
     def bind(self) -> bool:
@@ -86,6 +89,8 @@ class Terms:
             "driver_min": told(self.driver_min),
             "driver_below": told(self.driver_below),
             "runtime_min": told(self.runtime_min),
+            # How many they are, never who.
+            "never_together_with": len(self.never),
         }
         return {name: value for name, value in parts.items() if value}
 

@@ -20,7 +20,7 @@ from placement.models.replacement import CardReplacement
 from placement.models.residue import SlotResidue
 from placement.models.task import NodeTask, TaskObservation
 from placement.models.telemetry import NodeTelemetry, TelemetryWindow
-from placement.models.terms import PlacementTerms, Scoring
+from placement.models.terms import PlacementTerms, Scoring, Separation
 
 __all__ = [
     "Allocation",
@@ -55,6 +55,7 @@ __all__ = [
     "ReadinessEvidence",
     "ReadinessTerms",
     "Scoring",
+    "Separation",
     "Slot",
     "SlotResidue",
     "TaskObservation",

@@ -55,6 +55,28 @@ class PlacementTerms(Base):
         return self.about
 
 
+class Separation(Base):
+    """Tenants that are never placed on one host, by an operator's word.
+
+    What it said before is in its events, as is that it was removed.
+    """
+
+    name = models.SlugField(max_length=60, unique=True)
+    tenants = models.JSONField(help_text="Ids of the tenants, at least two, in order.")
+    reason = models.TextField()
+    version = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(tenants__1__isnull=False), name="a_separation_is_of_two_or_more"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Scoring(Base):
     """The weights of the placement score, in thousandths; the highest number is in force."""
 

@@ -23,7 +23,7 @@ _CENSUS: Final = (
     """
 SELECT count(*)::int, n.state, n.draining, n.health, n.schedulable, n.intended, n.takes, n.near,
        n.driver, n.runtime, n.slot_count, n.free_count, n.nic_free, n.closing,
-       max(n.until_s)::bigint, n.own
+       max(n.until_s)::bigint, n.own, n.never
   FROM (SELECT CASE WHEN NOT n.schedulable AND EXISTS (
                          SELECT FROM placement_defragmentation m
                           WHERE m.host_id = n.id AND m.ended_at IS NULL)
@@ -54,11 +54,17 @@ SELECT count(*)::int, n.state, n.draining, n.health, n.schedulable, n.intended, 
                     SELECT FROM placement_claim c
                      WHERE c.node_num = n.num AND c.tenant_id = %(tenant)s AND c.state IN """
     + LIVE
-    + """) END AS own
+    + """) END AS own,
+               %(never)s::uuid[] <> '{}' AND EXISTS (
+                    SELECT FROM placement_claim c
+                     WHERE c.node_num = n.num AND c.tenant_id = ANY (%(never)s) AND c.state IN """
+    + LIVE
+    + """) AS never
           FROM placement_node n
          WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.state <> 'retired') AS n
  GROUP BY n.state, n.draining, n.health, n.schedulable, n.intended, n.takes, n.near, n.driver,
-          n.runtime, n.slot_count, n.free_count, n.nic_free, n.closing, n.own
+          n.runtime, n.slot_count, n.free_count, n.nic_free, n.closing, n.own,
+          n.never
 """
 )
 _OUTSIDE: Final = """
@@ -104,7 +110,8 @@ def outside(where: Target) -> tuple[int, int]:
 
 def key_of_census(where: Target, want: Want) -> tuple[Hashable, ...]:
     """What a count depends on; whose it is only where that binds the choice of hosts."""
-    return (where, want.tenant if want.terms.own != Own.ANY else None, want.lasts_s)
+    own = want.tenant if want.terms.own != Own.ANY else None
+    return (where, own, want.terms.never, want.lasts_s)
 
 
 def params_of_census(where: Target, want: Want) -> dict[str, Any]:
@@ -118,13 +125,14 @@ def params_of_census(where: Target, want: Want) -> dict[str, Any]:
         "nodes": list(near.nodes),
         "own": want.terms.own != Own.ANY,
         "tenant": want.tenant,
+        "never": list(want.terms.never),
         "lasts": want.lasts_s,
     }
 
 
 def _group(row: Sequence[Any]) -> Group:
     hosts, state, draining, health, works, intended, takes, here, *rest = row
-    driver, runtime, slots, free, nic, closing, until_s, own = rest
+    driver, runtime, slots, free, nic, closing, until_s, own, never = rest
     return Group(
         hosts=hosts,
         state=state,
@@ -140,6 +148,7 @@ def _group(row: Sequence[Any]) -> Group:
         free_count=free,
         nic_free=nic,
         own=own,
+        never=never,
         closing=closing,
         fits_s=max(0, until_s - SETTLE_S) if until_s is not None else None,
     )

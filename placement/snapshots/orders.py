@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -59,6 +59,8 @@ SELECT who.*,
        CASE WHEN who.caps IS NOT NULL THEN placement_usage(who.tenant_id) END,
        CASE WHEN EXISTS (SELECT FROM placement_placementterms)
             THEN placement_terms(who.sku, who.tier, who.pool) END,
+       CASE WHEN EXISTS (SELECT FROM placement_separation)
+            THEN placement_never_with(who.tenant_id) END,
        """
     + FENCED
     + "\n"
@@ -196,8 +198,13 @@ def _store(row: Sequence[Any]) -> Store:
     return Store(name, kind, version, tuple(zones))
 
 
+def _terms(rows: str | None, never: Sequence[UUID] | None) -> Terms:
+    terms = merged(json.loads(rows)) if rows else FREE
+    return replace(terms, never=tuple(never)) if never else terms
+
+
 def _looked(row: Sequence[Any]) -> Look:
-    known, keys, pool, family, slots, data, stores, usage, terms, fenced, *more = row[WIDTH:]
+    known, keys, pool, family, slots, data, stores, usage, terms, never, fenced, *more = row[WIDTH:]
     waits, places = more or (False, None)
     seen = tuple(map(_place, places.split("\n"))) if places else ()
     return Look(
@@ -209,7 +216,7 @@ def _looked(row: Sequence[Any]) -> Look:
         data=tuple(map(_data, json.loads(data))) if data else (),
         stores=tuple(map(_store, json.loads(stores))) if stores else (),
         usage=Usage(*usage) if usage else None,
-        terms=merged(json.loads(terms)) if terms else FREE,
+        terms=_terms(terms, never),
         fenced=fenced,
         queue_waits=waits,
         places=seen if more else None,

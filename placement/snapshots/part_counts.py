@@ -39,6 +39,11 @@ SELECT count(*)::int, q.*
                      WHERE c.node_num = n.num AND c.tenant_id = %(tenant)s AND c.state IN """
     + LIVE
     + """) END AS own,
+               %(never)s::uuid[] <> '{}' AND EXISTS (
+                    SELECT FROM placement_claim c
+                     WHERE c.node_num = n.num AND c.tenant_id = ANY (%(never)s) AND c.state IN """
+    + LIVE
+    + """) AS never,
                k.cut, k.board, k.state AS used, k.free_milli, k.memory_mib, k.memory_used_mib,
                k.holder, k.open, NOT """
     + OPEN_THEN
@@ -46,8 +51,8 @@ SELECT count(*)::int, q.*
           FROM placement_cutslot k JOIN placement_node n ON n.id = k.node_id
          WHERE k.pool_id = %(pool)s AND k.family_id = %(family)s AND n.state <> 'retired') AS q
  GROUP BY q.state, q.draining, q.health, q.schedulable, q.intended, q.takes, q.near, q.driver,
-          q.runtime, q.own, q.cut, q.board, q.used, q.free_milli, q.memory_mib, q.memory_used_mib,
-          q.holder, q.open, q.closing
+          q.runtime, q.own, q.never, q.cut, q.board, q.used, q.free_milli, q.memory_mib,
+          q.memory_used_mib, q.holder, q.open, q.closing
 """
 )
 Groups = tuple[tuple[Group, CutState], ...]
@@ -72,7 +77,7 @@ def part_census(where: Target, want: Want) -> Groups:
 
 def _group(row: Sequence[Any]) -> tuple[Group, CutState]:
     slots, state, draining, health, works, intended, takes, here, *rest = row
-    driver, runtime, own, *cut = rest
+    driver, runtime, own, never, *cut = rest
     kind, board, used, free, memory, memory_used, holder, is_open, closing = cut
     group = Group(
         hosts=slots,
@@ -89,6 +94,7 @@ def _group(row: Sequence[Any]) -> tuple[Group, CutState]:
         free_count=1,
         nic_free=0,
         own=own,
+        never=never,
         closing=closing,
     )
     # Where on the GPU the free milli are does not matter here.

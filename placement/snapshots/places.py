@@ -52,6 +52,11 @@ FITS: Final = (
             SELECT FROM placement_claim c WHERE c.node_num = n.num AND c.tenant_id <> %(tenant)s
                AND c.state IN """
     + LIVE
+    + """))
+   AND (%(never)s::uuid[] = '{}' OR NOT EXISTS (
+            SELECT FROM placement_claim c WHERE c.node_num = n.num
+               AND c.tenant_id = ANY (%(never)s) AND c.state IN """
+    + LIVE
     + "))\n"
 )
 _CANDIDATES: Final = (
@@ -170,6 +175,7 @@ def params_of(where: Target, want: Want) -> dict[str, Any]:
         "runtime_min": list(terms.runtime_min),
         "with": None if terms.own == Own.ANY else terms.own == Own.WITH,
         "by_itself": terms.alone == Alone.NODE,
+        "never": list(terms.never),
         "tenant": want.tenant,
         "lasts": want.lasts_s,
         "holders": terms.about_tenants,
