@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +11,9 @@ from admission.domain import policy
 from admission.domain.headroom import Headroom
 from admission.domain.locality import Data, Store
 from admission.domain.sharing import ANY_TENANT, SharingAnswer
+from gpuaas.kernel.jsontext import canonical_json
 from tenants.domain.caps import Caps
 from tenants.domain.cohorts import Pot, Share, Tree, available
-
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,7 @@ def digest_of(facts: object, names: Iterable[str]) -> str:
     quota = seen.get("quota")
     if quota is not None:
         seen["quota"] = {name: getattr(quota, name) for name in quota.__slots__}
-    return hashlib.sha256(_canonical(seen).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(seen)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

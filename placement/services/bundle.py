@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -135,7 +134,7 @@ def _second(item: Item, options: Sequence[Option]) -> dict[str, Any] | None:
 
 def _why(item: Item, options: Sequence[Option]) -> str:
     """Why this place: the order that decided; what only operators see comes last."""
-    first = f"{FIRST_CHOICE}{json.dumps(options[0].explained())}"
+    first = f"{FIRST_CHOICE}{as_json(options[0].explained())}"
     if not item.set_met:
         return f"{PART_ORDER if item.want.part else SLOT_ORDER}{first}"
     return (

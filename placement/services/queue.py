@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
@@ -13,11 +12,10 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from admission.domain.decide import Quota
 from admission.errors import WorkloadStateRefused
 from admission.models import Action, AdmissionRequest
 from admission.states import RequestState
-from gpuaas.kernel import clock, notify, workflow
+from gpuaas.kernel import clock, notify, prepared, workflow
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ConcurrentUpdate, ProductError, error_for
 from gpuaas.kernel.transitions import advance
@@ -42,6 +40,7 @@ from placement.services.intents import (
 )
 from placement.services.spending import spend_told
 from placement.snapshots import Ask, Look, look_many
+from placement.snapshots.waiting import FIRST, After, Waiting, heads, named
 
 log = logging.getLogger(__name__)
 
@@ -53,23 +52,12 @@ PAGES = 64
 """How many pages of the queue one cycle looks at."""
 CYCLE = Actor(kind="system", id="cycle", name="platform/cycle", operator=True)
 
-_WAITING: Final = """
-SELECT r.id, r.tenant_id, r.project_id, s.name AS sku_name, r.slots, r.spec, r.run_id, r.code,
-       r.detail, r.state, r.action, r.replicas, r.workload_id, r.subject_id, r.tier_id,
-       r.resource_class_id, r.pool, r.version, r.band, r.queued_at
-  FROM admission_admissionrequest r
-  JOIN tenants_sku s ON s.id = r.sku_id
-  JOIN kernel_workflowrun w ON w.id = r.run_id
- WHERE r.state = 'queued' AND r.pool"""
-_HEADS: Final = (
-    _WAITING
-    + """ = %s
-   AND (r.band, r.queued_at, r.id) > (%s, %s, %s)
- ORDER BY r.band, r.queued_at, r.id LIMIT %s
+_TELL: Final = """
+UPDATE admission_admissionrequest r SET code = x.code, detail = x.detail
+  FROM unnest(%s::uuid[], %s::text[], %s::text[]) AS x(id, code, detail)
+ WHERE r.id = x.id
+RETURNING 1
 """
-)
-_NAMED: Final = _WAITING + " <> '' AND r.id = %s"
-_LOCK: Final = " FOR NO KEY UPDATE OF r, w SKIP LOCKED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +67,7 @@ class Head:
     There is no item when the order itself cannot be understood any more.
     """
 
-    row: AdmissionRequest
+    row: Waiting
     item: Item | None
     refused: ProductError | None
     waits: bool = True
@@ -105,30 +93,12 @@ class Round:
 
 SAY_AGAIN_S = 60.0
 _said_at: dict[tuple[str, str], float] = {}
-After = tuple[int, datetime, UUID]
-FIRST: Final[After] = (-1, datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
 
 
-def _after(row: AdmissionRequest) -> After:
-    """Where the queue goes on after this one."""
-    assert row.queued_at is not None
-    return (row.band, row.queued_at, row.pk)
-
-
-def _heads(pool: str, limit: int, *, lock: bool, after: After = FIRST) -> list[AdmissionRequest]:
-    """Who goes first; with ``lock``, without those somebody else has in hand.
-
-    The run is locked with its request: whoever withdraws or ends a run locks it first.
-    """
-    sql = _HEADS + _LOCK if lock else _HEADS
-    return list(AdmissionRequest.objects.raw(sql, [pool, *after, limit]))
-
-
-def _ask(row: AdmissionRequest) -> Ask:
-    sku: str = row.sku_name  # type: ignore[attr-defined]  # a column of _HEADS
+def _ask(row: Waiting) -> Ask:
     order = order_of_spec(
         row.spec,
-        sku=sku,
+        sku=row.sku,
         slots=row.slots or None,
         name=row.spec.get("name", ""),
         wait=True,
@@ -136,8 +106,6 @@ def _ask(row: AdmissionRequest) -> Ask:
         max_duration_s=row.spec.get("max_duration_s"),
         band=row.spec.get("band"),
     )
-    assert row.tenant_id is not None  # both by a constraint of the table
-    assert row.project_id is not None
     return Ask(
         row.tenant_id,
         row.project_id,
@@ -150,16 +118,17 @@ def _ask(row: AdmissionRequest) -> Ask:
     )
 
 
-def _decided(rows: Sequence[AdmissionRequest], *, locked: bool = False) -> list[Head]:
+def _decided(rows: Sequence[Waiting], *, locked: bool = False) -> list[Head]:
     """Authority is checked again, each request seeing what those before it take."""
-    moves = [row for row in rows if locked and row.action == Action.PLACEMENT]
-    gone = {row.pk for row in moves if not move_renewed(row)}
+    gone: set[UUID] = set()
+    if locked and any(row.action == Action.PLACEMENT for row in rows):
+        rows, gone = _moves_renewed(rows)
     asks = [_ask(row) for row in rows]
     taken: dict[tuple[UUID, UUID], int] = {}
     heads = []
     for row, ask, met in zip(rows, asks, look_many(asks), strict=True):
         head = _head(row, ask, met, taken)
-        if row.pk in gone:
+        if row.id in gone:
             refused = WorkloadStateRefused("Nothing of the workload stands any more.")
             head = replace(head, refused=refused, waits=False)
         if head.item is not None and head.ready:
@@ -169,17 +138,25 @@ def _decided(rows: Sequence[AdmissionRequest], *, locked: bool = False) -> list[
     return heads
 
 
-def _head(
-    row: AdmissionRequest, ask: Ask, met: Look | None, taken: dict[tuple[UUID, UUID], int]
-) -> Head:
-    if met is not None and met.authority.quota is not None:
-        who = met.authority
-        more = taken.get((who.tenant_id, who.class_id), 0)
-        if more:
-            met = replace(met, authority=replace(who, quota=_used(met.authority.quota, more)))
+def _moves_renewed(rows: Sequence[Waiting]) -> tuple[list[Waiting], set[UUID]]:
+    """The same requests, moves as their workloads are now; and those of which nothing stands."""
+    out, gone = [], set()
+    for row in rows:
+        if row.action == Action.PLACEMENT:
+            request = AdmissionRequest.objects.get(pk=row.id)
+            if not move_renewed(request):
+                gone.add(row.id)
+            row = row._replace(replicas=request.replicas, spec=request.spec)
+        out.append(row)
+    return out, gone
+
+
+def _head(row: Waiting, ask: Ask, met: Look | None, taken: dict[tuple[UUID, UUID], int]) -> Head:
+    who = met.authority if met is not None else None
+    more = taken.get((who.tenant_id, who.class_id), 0) if who is not None else 0
     try:
-        item = replace(
-            requests.item_of(ask, met, actor=CYCLE, queued=row), holds=_has_waited_long(row)
+        item = requests.item_of(
+            ask, met, actor=CYCLE, queued=row, holds=_has_waited_long(row), ahead_milli=more
         )
     except ProductError as error:
         return Head(row, None, error)
@@ -188,25 +165,20 @@ def _head(
     return Head(row, item, refused, waits=gate is None or gate.waits)
 
 
-def _has_waited_long(row: AdmissionRequest) -> bool:
-    since = row.queued_at
-    return since is not None and (clock.now() - since).total_seconds() >= HOLD_AFTER_S
-
-
-def _used(quota: Quota, more: int) -> Quota:
-    return replace(quota, used_milli=quota.used_milli + more)
+def _has_waited_long(row: Waiting) -> bool:
+    return (clock.now() - row.queued_at).total_seconds() >= HOLD_AFTER_S
 
 
 def waiting(pool: str) -> list[Item]:
     """Those at the head of a pool's queue who may be placed, in order; nothing is locked."""
-    heads = _decided(_heads(pool, BATCH, lock=False))
-    ready = [head.item for head in heads if head.item is not None and head.ready]
+    decided = _decided(heads(pool, BATCH, lock=False))
+    ready = [head.item for head in decided if head.item is not None and head.ready]
     return [item for lead in ready for item in requests.group_of(lead)]
 
 
 def head_named(request_id: UUID) -> Head | None:
     """One request that waits for room, decided again; None of another. Nothing is locked."""
-    rows = list(AdmissionRequest.objects.raw(_NAMED, [request_id]))
+    rows = named(request_id)
     return _decided(rows)[0] if rows else None
 
 
@@ -217,9 +189,7 @@ def place_first(request_id: UUID | None, *, after: Callable[[], None]) -> bool:
     The request is locked first, then whatever ``after`` locks. Whether it was placed: not where
     it does not wait any more, a cycle has it in hand, or it does not fit after all.
     """
-    rows = []
-    if request_id is not None:
-        rows = list(AdmissionRequest.objects.raw(_NAMED + _LOCK, [request_id]))
+    rows = named(request_id, lock=True) if request_id is not None else []
     after()
     return bool(rows) and _tried(rows, (), several=_is_group(rows[0])).placed > 0
 
@@ -263,22 +233,22 @@ def _guarded(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> 
             raise
         log.exception("a round of pool %s broke: its requests are taken one by one", pool)
     placed, last = 0, after
-    page = _heads(pool, limit, lock=False, after=after)
+    page = heads(pool, limit, lock=False, after=after)
     for row in page:
         try:
             placed += _round(pool, 1, last, keepers).placed
         except (OperationalError, InterfaceError):
             raise
         except Exception:
-            log.exception("request %s breaks the cycle of pool %s: passed over", row.pk, pool)
-        last = _after(row)
+            log.exception("request %s breaks the cycle of pool %s: passed over", row.id, pool)
+        last = row.place
     return Round(placed, False, last if len(page) == limit else None)
 
 
 @transaction.atomic
 def _round(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> Round:
     """One page: single allocations together, or one request for several alone."""
-    rows = _heads(pool, limit, lock=True, after=after)
+    rows = heads(pool, limit, lock=True, after=after)
     more = len(rows) == limit
     several = next((k for k, row in enumerate(rows) if _is_group(row)), None)
     if several is not None:
@@ -288,16 +258,16 @@ def _round(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> Ro
     if not rows:
         return Round(0, False, None)
     done = _tried(rows, keepers, several=several == 0)
-    return replace(done, after=_after(rows[-1]) if more else None)
+    return replace(done, after=rows[-1].place if more else None)
 
 
-def _tried(rows: list[AdmissionRequest], keepers: tuple[Item, ...], *, several: bool) -> Round:
+def _tried(rows: list[Waiting], keepers: tuple[Item, ...], *, several: bool) -> Round:
     """Decide on locked requests, place them, and write down why the others still wait."""
-    heads = _decided(rows, locked=True)
-    ready = [head.item for head in heads if head.item is not None and head.ready]
+    decided = _decided(rows, locked=True)
+    ready = [head.item for head in decided if head.item is not None and head.ready]
     place = _placed_group if several else _placed_singles
     results = place(ready, keepers)
-    refused = {head.row.pk: head.refused for head in heads if head.refused is not None}
+    refused = {head.row.id: head.refused for head in decided if head.refused is not None}
     placed = []
     for item, result in zip(ready, results, strict=True):
         attempted(item, result)
@@ -310,14 +280,14 @@ def _tried(rows: list[AdmissionRequest], keepers: tuple[Item, ...], *, several: 
         spend_told(item, CYCLE)
     topics = [workflow.topic_of(item.run_id) for item in placed]
     notify.publish(*topics)
-    _tell(heads, refused)
+    _tell(decided, refused)
     again = any(isinstance(result, Lost) for result in results)
     both = zip(ready, results, strict=True)
     waits = tuple(i for i, result in both if i.holds and isinstance(result, Unplaced))
     return Round(len(topics), again, None, waits)
 
 
-def _is_group(row: AdmissionRequest) -> bool:
+def _is_group(row: Waiting) -> bool:
     return row.replicas > 1 or row.workload_id is not None
 
 
@@ -354,11 +324,11 @@ def _placed_singles(items: Sequence[Item], keepers: Sequence[Item]) -> list[Resu
         return [Unplaced(error) if str(i.authority.tenant_id) == short else Lost() for i in items]
 
 
-def _tell(heads: Sequence[Head], refused: dict[UUID, ProductError]) -> None:
+def _tell(decided: Sequence[Head], refused: dict[UUID, ProductError]) -> None:
     """Write down why each still waits, where that changed; what can never be is refused."""
-    changed = []
-    for head in heads:
-        row, error = head.row, refused.get(head.row.pk)
+    changed: list[tuple[UUID, str, str]] = []
+    for head in decided:
+        row, error = head.row, refused.get(head.row.id)
         if error is None:
             continue
         if head.item is not None and not head.waits:
@@ -366,15 +336,15 @@ def _tell(heads: Sequence[Head], refused: dict[UUID, ProductError]) -> None:
             continue
         code = requests.waiting_code(error)
         if (row.code, row.detail) != (code, error.detail):
-            row.code, row.detail = code, error.detail
-            changed.append(row)
-    AdmissionRequest.objects.bulk_update(changed, ["code", "detail"])
+            changed.append((row.id, code, error.detail))
+    if changed:
+        prepared.rows(_TELL, [list(column) for column in zip(*changed, strict=True)])
 
 
-def _refuse(row: AdmissionRequest, item: Item, error: ProductError) -> None:
+def _refuse(row: Waiting, item: Item, error: ProductError) -> None:
     """A waiting request that no waiting can help: told at once; its run ends with it."""
     decision = requests.keep_decision(item, "deny", error.code, error, at_capacity=False)
-    fresh = AdmissionRequest.objects.get(pk=row.pk)
+    fresh = AdmissionRequest.objects.get(pk=row.id)
     advance(
         fresh,
         "deny",

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from admission import rules
 from admission.domain.decide import Gate, Judge, Verdict, decide
-from admission.domain.facts import Facts, Holding
+from admission.domain.facts import Facts, Holding, Quota
 from admission.domain.locality import in_order
 from admission.domain.policy import judge
 from admission.domain.sharing import OWN_TENANT, PART_MODES, neighbours_of
@@ -32,6 +32,7 @@ from placement.services.part_orders import one_part, part_of, sharing_of
 from placement.services.standing import closeness_of, own_of, target_of, wishes_kept
 from placement.snapshots import Ask, Look, image_of
 from placement.snapshots.orders import MOST_SLOTS
+from placement.snapshots.waiting import Waiting
 from tenants.domain import roles
 from tenants.domain.caps import committed_micro
 from tenants.domain.names import BadName, clean_name
@@ -84,15 +85,18 @@ def item_of(
     met: Look | None,
     *,
     actor: Actor,
-    queued: AdmissionRequest | None = None,
+    queued: Waiting | None = None,
+    holds: bool = False,
+    ahead_milli: int = 0,
     takes_capacity: bool = True,
 ) -> Item:
     """Decide on what an order met, and keep both with what is to be placed.
 
     Without ``takes_capacity`` the action changes what is held already, and takes no quota.
 
-    ``queued`` is the request that waits, decided again. Raises SkuUnknown or InvalidRequest
-    for an order that cannot be understood.
+    ``queued`` is the request that waits, decided again; with ``holds`` a node is kept free for it,
+    and those before it are about to take ``ahead_milli`` of the same quota. Raises SkuUnknown or
+    InvalidRequest for an order that cannot be understood.
     """
     order = ask.order
     if met is None:
@@ -122,7 +126,7 @@ def item_of(
         slots_asked=size,
         amount_milli=amount,
         resource_class=who.resource_class,
-        quota=who.quota,
+        quota=_used(who.quota, ahead_milli),
         tier=who.tier,
         tier_asked=order.tier,
         tier_isolation=who.tier_isolation,
@@ -194,17 +198,23 @@ def item_of(
         },
         wait=order.wait,
         actor=actor,
-        request_id=queued.pk if queued is not None else ids.new_id(),
+        request_id=queued.id if queued is not None else ids.new_id(),
         run_id=run_id or ids.new_id(),
         where=where,
         places=met.places if where == met.where and not terms.bind and part is None else None,
         closeness=closeness_of(ask),
         queued=queued is not None,
+        holds=holds,
         action=ask.action,
         workload_id=ask.workload_id,
         subject_id=ask.subject_id,
         allocation_id=allocation_id,
     )
+
+
+def _used(quota: Quota | None, more: int) -> Quota | None:
+    """The quota with so much more of it used."""
+    return replace(quota, used_milli=quota.used_milli + more) if quota and more else quota
 
 
 def _holding(met: Look, more_hour_micro: int) -> Holding | None:
