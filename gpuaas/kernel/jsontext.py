@@ -1,8 +1,8 @@
 """How does a value become the text of a JSON argument?
 
 The statements of the claim path carry documents of some kilobytes; a compiled writer takes a
-tenth of the time of the standard library's. What is hashed is written as it always was, to the byte;
-what is shown goes on through the standard library.
+tenth of the time of the standard library's. What is hashed is written as it always was, to the
+byte; what is shown goes on through the standard library.
 """
 
 import json
@@ -31,9 +31,10 @@ def canonical_json(value: Any) -> bytes:
 def _fractions(value: Any) -> bool:
     """Whether a number with a point is in it: they write those differently."""
     if isinstance(value, dict):
-        return any(_fractions(inner) for inner in value.values() if type(inner) not in _WHOLE)
+        rest = [inner for inner in value.values() if type(inner) not in _WHOLE]
+        return any(map(_fractions, rest))
     if isinstance(value, list | tuple):
-        return any(_fractions(inner) for inner in value if type(inner) not in _WHOLE)
+        return any(map(_fractions, [inner for inner in value if type(inner) not in _WHOLE]))
     return isinstance(value, float)
 
 
