@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from admission.domain import policy
+from admission.domain.canonical import canonical_json
 from admission.domain.headroom import Headroom
 from admission.domain.locality import Data, Store
 from admission.domain.sharing import ANY_TENANT, SharingAnswer
-from gpuaas.kernel.jsontext import canonical_json
 from tenants.domain.caps import Caps
 from tenants.domain.cohorts import Pot, Share, Tree, available
 
