@@ -6,7 +6,7 @@ a prepared statement may get.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 LARGE, LIMIT = 10_000, 24
 MOST = 6 * LIMIT
+TABLES = ("placement_node", "placement_cutslot")
 PLANS = ("force_custom_plan", "force_generic_plan")
 _CLONE = """
 WITH host AS (SELECT * FROM placement_node WHERE name = 'host-1')
@@ -38,8 +39,8 @@ SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
 
 
 @pytest.fixture
-def acme() -> TenantWorld:
-    """A tenant, and a large fleet of which the planner knows."""
+def acme() -> Iterator[TenantWorld]:
+    """A tenant, and a large fleet of which the planner knows. Nobody else counts it meanwhile."""
     a_catalogue()
     acme = a_tenant("acme", envelope_slots=100_000)
     a_host("host-1")
@@ -47,7 +48,12 @@ def acme() -> TenantWorld:
         cursor.execute("SET LOCAL statement_timeout = 0")
         cursor.execute(_CLONE, [LARGE - 1])
         cursor.execute("ANALYZE placement_node; ANALYZE placement_cutslot")
-    return acme
+        for table in TABLES:
+            cursor.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    yield acme
+    with connection.cursor() as cursor:
+        for table in TABLES:
+            cursor.execute(f"ALTER TABLE {table} RESET (autovacuum_enabled)")
 
 
 def read(act: Callable[[], Any], plan: str = "auto") -> int:
