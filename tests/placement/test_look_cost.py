@@ -48,6 +48,7 @@ def acme() -> Iterator[TenantWorld]:
         cursor.execute("SET LOCAL statement_timeout = 0")
         cursor.execute(_CLONE, [LARGE - 1])
         cursor.execute("ANALYZE placement_node; ANALYZE placement_cutslot")
+    with connection.cursor() as cursor:
         for table in TABLES:
             cursor.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
     yield acme
