@@ -16,6 +16,7 @@ from nodeagent.client import ControlPlane
 from nodeagent.clock import Clock, SystemClock
 from nodeagent.daemon import Agent, Pace
 from nodeagent.host.backend import HostBackend, read_boot_id
+from nodeagent.host.cleanup.amd import AmdCare
 from nodeagent.host.cleanup.gpu import AS_NEW, GpuCare
 from nodeagent.host.cleanup.nvme import NvmeEraser
 from nodeagent.host.cleanup.pci import PciBus
@@ -226,11 +227,12 @@ def _devices(
 ) -> Devices:
     if config.vm.devices is DeviceKind.STAND_IN:
         return StandInDevices(config.helper_folder / "stand-ins")
-    log_path = config.root / "dev/kmsg"
-    watch = XidWatch(KernelLog(log_path), boot, config.helper_folder / "xids.json")
+    kernel_log, bus = KernelLog(config.root / "dev/kmsg"), PciBus(config.root)
+    watch = XidWatch(kernel_log, boot, config.helper_folder / "xids.json")
     gpus = GpuCare(nvml, config.tools.nvidia_smi, watch, boot)
+    amd = AmdCare(config.root, bus, kernel_log, report)
     eraser = NvmeEraser(config.tools.nvme)
-    return VfioDevices(config.root, report, gpus, eraser, PciBus(config.root))
+    return VfioDevices(config.root, report, gpus, eraser, bus, amd)
 
 
 def _remembered(read: Callable[[], TopologyReport]) -> Callable[[], TopologyReport]:

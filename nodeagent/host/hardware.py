@@ -184,6 +184,28 @@ def cleanup_looks(_: argparse.Namespace) -> Found:
     return Found(OK if said else ABSENT, f"{len(said)} GPUs were looked at", {"gpus": said})
 
 
+def amd_looks(_: argparse.Namespace) -> Found:
+    """What the kernel shows of each of AMD's GPUs, and whether a cleanup could be shown there."""
+    card_of = _module("nodeagent.host.discovery.amd_card").cards
+    tree = _module("nodeagent.host.discovery.sysfs").Tree(ROOT)
+    bus = _module("nodeagent.host.discovery.bus").read_bus(tree)
+    said: dict[str, Any] = {}
+    for card in card_of(tree, bus):
+        hive = card.hive(bus, {})
+        facts = {
+            "hive": hive,
+            "cleanable": card.cleanable(hive),
+            "resets": card.methods(),
+            "memory_used": card.memory_used(),
+            "errors": card.uncorrected(),
+            "bad_pages": card.bad_pages(),
+            "compute_ids": card.compute_ids(),
+        }
+        told = {name: _fact(fact) for name, fact in facts.items()}
+        said[card.address] = {"driver": card.driver, "files": list(card.files()), **told}
+    return Found(OK if said else ABSENT, f"{len(said)} GPUs of AMD's", {"gpus": said})
+
+
 def scrub(options: argparse.Namespace) -> Found:
     """A reset of one GPU and a look at its memory, where that was allowed."""
     if not options.allow_reset:
@@ -211,6 +233,7 @@ CHECKS: Final[Mapping[str, Callable[[argparse.Namespace], Found]]] = {
     "telemetry": telemetry,
     "kernel_log": kernel_log,
     "cleanup_looks": cleanup_looks,
+    "amd_looks": amd_looks,
     "scrub": scrub,
 }
 _SMI: Final = ("/usr/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi", "/bin/nvidia-smi")

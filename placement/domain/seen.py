@@ -15,6 +15,20 @@ from placement.domain.readiness import FAIL, PASS, UNKNOWN, Item, Version
 
 _VERSION: Final = re.compile(r"\d{1,6}(\.\d{1,6}){0,5}")
 _VBIOS: Final = re.compile(r"[0-9A-Fa-f]{1,4}(\.[0-9A-Fa-f]{1,4}){1,5}")
+_CLEANABLE: Final = "gpu_cleanable"
+# Why a host says that a GPU could not be cleaned after a machine had it.
+_UNCLEANABLE: Final = {
+    "no_reset_file": "the kernel cannot reset it by itself",
+    "reset_method_unknown": "the kernel does not say how it would reset it",
+    "reset_proves_nothing": "the kernel can only switch its power state, which resets nothing",
+    "bus_shared": "only its whole bus can be reset, and something else is on it",
+    "hive_shared": "a reset of it resets the other GPUs of its hive, which may be another tenant's",
+    "hive_unreadable": "which GPUs its hive has cannot be read",
+    "not_amdgpu": "amdgpu does not have it, so nobody can say what is in its memory",
+    "memory_not_told": "its driver does not say how much of its memory is in use",
+    "errors_not_counted": "its driver does not count its memory errors",
+    "bad_pages_not_told": "its driver does not say which pages of its memory are bad",
+}
 _SIMULATED: Final = "simulated: its devices are files"
 DISCOVERED: Final = ("driver", "iommu", "vfio", "fabric", "numa", "firmware")
 """The checks that a discovery speaks of."""
@@ -31,6 +45,14 @@ class _Facts:
     def presence(self, name: str, device: str | None = None) -> str:
         fact = self._by_name.get((device, name))
         return str(fact["presence"]) if fact else "unknown"
+
+    def has(self, name: str, device: str | None = None) -> bool:
+        """Whether anything is said of it, be it that it is not known."""
+        return (device, name) in self._by_name
+
+    def reason(self, name: str, device: str | None = None) -> str:
+        fact = self._by_name.get((device, name)) or {}
+        return str(fact.get("reason") or "")
 
     def value(self, name: str, device: str | None = None) -> str:
         fact = self._by_name.get((device, name)) or {}
@@ -54,7 +76,7 @@ def from_discovery(report: Mapping[str, Any], now: datetime) -> list[Item]:
     return [
         _driver(facts, places, now),
         *_iommu(facts, places, now),
-        _vfio(facts, places, now),
+        _vfio(facts, gpus, now),
         _fabric(facts, report, now),
         numa,
         _firmware(facts, places, now),
@@ -103,7 +125,19 @@ def _iommu(facts: _Facts, places: Sequence[str], now: datetime) -> list[Item]:
     ]
 
 
-def _vfio(facts: _Facts, places: Sequence[str], now: datetime) -> Item:
+def _vfio(facts: _Facts, gpus: Sequence[Mapping[str, Any]], now: datetime) -> Item:
+    """Whether machines may be given GPUs: VFIO is there, and their traces can be taken off."""
+    places = [str(gpu["pci"]) for gpu in gpus if gpu.get("pci")]
+    never = [one for gpu in gpus if (one := _uncleanable(facts, gpu))]
+    if never:
+        more = f"; and {len(never) - 1} more GPUs" if len(never) > 1 else ""
+        found = {"uncleanable": len(never)}
+        return Item("vfio", FAIL, now, reason=f"{never[0]}{more}"[:400], facts=found)
+    told = {facts.presence(_CLEANABLE, place) for place in places if facts.has(_CLEANABLE, place)}
+    if told == {"unknown"}:
+        # Where one says yes, those that machines have were looked at before these got them.
+        words = "none of AMD's GPUs is with its driver: whether it could be cleaned is not known"
+        return Item("vfio", UNKNOWN, now, reason=words)
     presence = facts.presence("vfio_pci")
     bound = sum(facts.value("driver", place) == "vfio-pci" for place in places)
     if presence == "present" or bound:
@@ -112,6 +146,25 @@ def _vfio(facts: _Facts, places: Sequence[str], now: datetime) -> Item:
     if presence == "absent":
         return Item("vfio", FAIL, now, reason="the vfio-pci module is not loaded")
     return Item("vfio", UNKNOWN, now, reason="the host does not say whether it has vfio-pci")
+
+
+def _uncleanable(facts: _Facts, gpu: Mapping[str, Any]) -> str:
+    """Why one of AMD's GPUs could not be cleaned after a machine had it; '' where it could be.
+
+    The host says so of each of them that no machine has. An agent that does not know the question
+    cannot do it either.
+    """
+    place = str(gpu.get("pci") or "")
+    reason = facts.reason(_CLEANABLE, place)
+    if facts.presence(_CLEANABLE, place) == "absent":
+        why = _UNCLEANABLE.get(reason, reason or "its host does not say why")
+    elif facts.has(_CLEANABLE, place):
+        return ""
+    elif gpu.get("uuid_source") == "amdsmi" or facts.value("driver", place) == "amdgpu":
+        why = "its host's agent cannot clean AMD's GPUs; upgrade it"
+    else:
+        return ""
+    return f"{place} could not be cleaned after a machine had it ({reason or 'unknown'}): {why}"
 
 
 def _fabric(facts: _Facts, report: Mapping[str, Any], now: datetime) -> Item:

@@ -22,7 +22,8 @@ from placement.selectors.fitness import items_of, terms_of
 WAYS_OUT: Final = {
     "driver": "Load the driver that the family asks for, then discover the host again.",
     "iommu": "Switch the IOMMU on in firmware and kernel, reboot, then discover again.",
-    "vfio": "Load the vfio-pci module, then discover again.",
+    "vfio": "Load the vfio-pci module, or mend what keeps a GPU from being cleaned after a machine "
+    "had it; then discover again.",
     "fabric": "Start Fabric Manager, then discover again; or hand in what is known of it.",
     "numa": "Let the firmware tell the NUMA node of each GPU, then discover again.",
     "runtime": "Mend what the host's report names; its next report says that it is there.",

@@ -26,6 +26,7 @@ from placement.selectors.readiness_terms import readiness_terms_list, readiness_
 from placement.services import evidence as service
 from placement.services import nodes
 from placement.services.allocations import Ticket
+from placement.services.capabilities import evidence_from_discovery
 from placement.services.readiness_terms import readiness_terms_preview, readiness_terms_set
 from tenants.errors import PreviewStale
 from tests.builders import OPERATOR, Host, TenantWorld, a_catalogue, a_host, a_tenant
@@ -99,6 +100,32 @@ def test_evidence_that_comes_back_lifts_its_own_suspension(host: Host, acme: Ten
     say(host, "iommu", "pass")
     assert states(host)["slices"] == "promoted"
     assert isinstance(acme.order(slots=1), Ticket)
+
+
+def test_gpus_that_could_not_be_cleaned_after_a_machine_keep_a_host_from_slices(
+    host: Host, acme: TenantWorld
+) -> None:
+    pci = "0000:60:00.0"
+    told = {"device": pci, "name": "gpu_cleanable", "presence": "absent", "reason": "hive_shared"}
+    well = [
+        {"device": None, "name": name, "presence": "present", "value": value}
+        for name, value in (("amdgpu_driver", "True"), ("iommu", "8 groups"), ("vfio_pci", "True"))
+    ]
+    gpu = {"index": 0, "uuid": "u", "uuid_source": "amdsmi", "pci": pci, "numa": 0}
+    node = nodes.locked(host.node.pk)
+    evidence_from_discovery(node, {"gpus": [gpu], "facts": [*well, told]}, actor=OPERATOR)
+    nodes.refold(node)
+    assert states(host) == {"slices": "suspended", "baremetal": "promoted"}
+    with pytest.raises(SkuUnavailable):
+        acme.order(slots=1)
+    with pytest.raises(EvidenceNotEnough) as refused:
+        service.node_promote(
+            node_id=host.node.pk, capability="slices", reason="it is wanted", actor=OPERATOR
+        )
+    (miss,) = refused.value.facts["misses"]
+    assert (miss["check"], miss["code"]) == ("vfio", "evidence_failed")
+    assert miss["reason"].startswith(f"{pci} could not be cleaned after a machine had it (hive_")
+    assert no_findings()
 
 
 def test_evidence_that_expires_demotes_by_the_sweep_alone(host: Host) -> None:

@@ -223,6 +223,55 @@ def test_a_discovery_proves_what_it_saw_and_no_more(
     assert verdicts(**report)[check] == verdict
 
 
+def of_amd(presence: str = "", reason: str = "", **gpu: object) -> dict[str, Any]:
+    """A report of a host with two of AMD's GPUs, of which the second can be cleaned."""
+    second = GPU | {"index": 1, "pci": "0000:66:00.0", "uuid_source": "amdsmi"}
+    told = {"name": "gpu_cleanable", "presence": presence, "value": None, "reason": reason}
+    good = {"name": "gpu_cleanable", "presence": "present", "value": "flr", "reason": None}
+    found = [*GOOD, {"device": "0000:66:00.0", **good}]
+    found += [{"device": GPU["pci"], **told}] if presence else []
+    return {"gpus": [GPU | {"uuid_source": "amdsmi"} | gpu, second], "facts": found}
+
+
+@pytest.mark.parametrize(
+    ("report", "verdict", "words"),
+    [
+        (of_amd("present"), "pass", "vfio-pci is loaded"),
+        (of_amd("unknown", "driver_vfio"), "pass", "vfio-pci is loaded"),
+        (of_amd("absent", "no_reset_file"), "fail", "the kernel cannot reset it by itself"),
+        (of_amd("absent", "reset_proves_nothing"), "fail", "only switch its power state"),
+        (of_amd("absent", "hive_shared"), "fail", "a reset of it resets the other GPUs of its"),
+        (of_amd("absent", "of_another_day"), "fail", "of_another_day"),
+        (of_amd(), "fail", "its host's agent cannot clean AMD's GPUs; upgrade it"),
+    ],
+    ids=[
+        "both can be cleaned",
+        "a machine has one, and the other can be cleaned",
+        "one has no reset",
+        "one has a reset that resets nothing",
+        "one is in a hive with others",
+        "a reason that is not known here",
+        "the agent does not say",
+    ],
+)
+def test_a_host_is_sold_in_slices_only_where_amds_gpus_could_be_cleaned_after(
+    report: dict[str, Any], verdict: str, words: str
+) -> None:
+    (vfio,) = [item for item in from_discovery(report, NOW) if item.check == "vfio"]
+    assert vfio.verdict == verdict
+    assert words in vfio.reason
+    standing = judge(without("vfio", vfio), DEFAULT, NOW)
+    assert standing[SLICES].ready is (verdict == "pass")
+    assert standing[BAREMETAL].ready
+
+
+def test_that_machines_have_all_of_amds_gpus_says_nothing_new_of_them() -> None:
+    report = of_amd("unknown", "driver_vfio")
+    report["gpus"], report["facts"] = report["gpus"][:1], [*GOOD, report["facts"][-1]]
+    (vfio,) = [item for item in from_discovery(report, NOW) if item.check == "vfio"]
+    assert (vfio.verdict, "is not known" in vfio.reason) == ("unknown", True)
+
+
 def test_gpus_that_are_all_with_vfio_leave_the_driver_unknown_and_prove_vfio() -> None:
     mine = [{"device": GPU["pci"], "name": "driver", "presence": "present", "value": "vfio-pci"}]
     found = verdicts(facts=[*facts(nvidia_driver=None, vfio_pci=None), *mine])

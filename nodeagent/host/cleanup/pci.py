@@ -124,6 +124,41 @@ class PciBus:
         self._write(address, "reset", "1")
         return method[0] if method else "function"
 
+    def reset_by(self, address: str, allowed: Collection[str]) -> str:
+        """Reset a function that no driver has, by the first of the kernel's methods that is allowed
+        and works; gives which. Raises StepFailed.
+
+        The kernel does not say which one it took, so it is offered one after the other, and its own
+        order put back.
+        """
+        folder, refused = self.folder(address), []
+        if self.driver(address):
+            raise StepFailed(f"{address} has a driver, which a reset would not be told of")
+        if not (folder / "reset").exists():
+            raise StepFailed(f"{address} was not reset: the kernel cannot reset it by itself")
+        try:
+            own = (folder / "reset_method").read_text("ascii", "replace").split()
+        except OSError:
+            own = []
+        for method in own:
+            if method not in allowed:
+                continue
+            try:
+                self._write(address, "reset_method", method)
+                self._write(address, "reset", "1")
+            except StepFailed as error:
+                refused.append(f"{method}: {error}")
+            else:
+                return method
+            finally:
+                self._write(address, "reset_method", " ".join(own))
+        why = "; ".join(refused) or f"the kernel knows {' '.join(own) or 'no reset'}"
+        raise StepFailed(f"{address} was not reset ({why})")
+
+    def let_go(self, address: str) -> None:
+        """Take a device from its driver. Raises StepFailed."""
+        self._unbind(address)
+
     def vfio_file(self, address: str) -> Path:
         """The device file of its IOMMU group. Raises StepFailed."""
         link = self.folder(address) / "iommu_group"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
+from nodeagent.host.cleanup.amd import AmdCare
 from nodeagent.host.cleanup.gpu import GpuCare
 from nodeagent.host.cleanup.looking import holders, mounts
 from nodeagent.host.cleanup.nvme import NvmeEraser, namespaces_of
@@ -30,24 +32,32 @@ class VfioDevices:
         gpus: GpuCare,
         eraser: NvmeEraser,
         bus: PciBus,
+        amd: AmdCare,
     ) -> None:
         self._root = root
         self._report = report
         self._gpus = gpus
         self._eraser = eraser
         self._bus = bus
+        self._amd = amd
 
     def attach(self, slots: Sequence[SlotDevices], owner: Owner | None) -> tuple[StandIn, ...]:
         """Bind everything to vfio-pci, for the machine's user alone. Raises StepFailed."""
         for slot in slots:
             self._refuse_the_hosts_own(slot)
             self._refuse_shared_group(self._addresses(slot))
-        for slot in slots:
-            gpu = self._gpu_address(slot)
-            if self._bus.driver(gpu) == _NVIDIA:
-                self._gpus.let_go(slot.gpu_uuid, self._root)
-            for address in (*self._addresses(slot), *self._companions(slot)):
-                self._bus.give_to_vfio(address, owner)
+        amds = [gpu for gpu in map(self._gpu_address, slots) if self._amd.has(gpu)]
+        with ExitStack() as held:
+            if amds:
+                held.enter_context(self._amd.turn)
+            for gpu in amds:
+                self._amd.refuse_unprovable(gpu, amds)
+                self._amd.let_go(gpu)
+            for slot in slots:
+                if self._bus.driver(self._gpu_address(slot)) == _NVIDIA:
+                    self._gpus.let_go(slot.gpu_uuid, self._root)
+                for address in (*self._addresses(slot), *self._companions(slot)):
+                    self._bus.give_to_vfio(address, owner)
         return ()
 
     def _refuse_the_hosts_own(self, slot: SlotDevices) -> None:
@@ -85,8 +95,12 @@ class VfioDevices:
         self._gpus.look()
 
     def error_counts(self, slots: Sequence[SlotDevices]) -> dict[str, dict[str, int]]:
-        """What NVML counts now; nothing of a GPU that cannot be asked."""
-        return {slot.gpu_uuid: self._gpus.counts(slot.gpu_uuid) for slot in slots}
+        """What its driver counts now; nothing of a GPU that cannot be asked."""
+        return {slot.gpu_uuid: self._counts(slot) for slot in slots}
+
+    def _counts(self, slot: SlotDevices) -> dict[str, int]:
+        amd = self._amds(slot)
+        return self._gpus.counts(slot.gpu_uuid) if amd is None else self._amd.counts(amd)
 
     def detach(self, slot: SlotDevices) -> Done:
         """Give everything back to the host's drivers. Raises StepFailed."""
@@ -104,19 +118,29 @@ class VfioDevices:
     def scrub(self, slot: SlotDevices, before: Before) -> Done:
         """Reset the GPU, which empties its memory. Raises StepFailed."""
         address = self._gpu_address(slot)
+        if self._amd.has(address):
+            return self._amd.scrub(address, before.counts)
         return self._gpus.scrub(slot.gpu_uuid, address, self._bus, before.counts, self._root)
 
     def no_process(self, slot: SlotDevices) -> Done:
-        """No process has a device file open, and NVML knows of none. Raises StepFailed."""
-        files = self._gpus.device_files(slot.gpu_uuid, self._root)
+        """No process has a device file open, and the driver knows of none. Raises StepFailed."""
+        amd = self._amds(slot)
+        if amd is None:
+            files = self._gpus.device_files(slot.gpu_uuid, self._root)
+        else:
+            files = self._amd.device_files(amd)
         for address in self._nvmes(slot):
             folder = self._bus.folder(address)
             files += [self._root / "dev" / name for name in namespaces_of(folder)]
         found = holders(files, self._root / "proc", all_seen=True)
-        found += self._gpus.processes(slot.gpu_uuid)
+        if amd is None:
+            found += self._gpus.processes(slot.gpu_uuid)
+        else:
+            found += self._amd.processes(amd)
         if found:
             raise StepFailed(f"a device is open in {', '.join(found)}")
-        return Done("open_files_and_nvml", f"{len(files)} device files looked for in all processes")
+        method = "open_files_and_nvml" if amd is None else "open_files_and_kfd"
+        return Done(method, f"{len(files)} device files looked for in all processes")
 
     def no_mount(self, slot: SlotDevices) -> Done:
         """Nothing of the slot's NVMes is mounted, nor used by another layer. Raises StepFailed."""
@@ -154,7 +178,18 @@ class VfioDevices:
 
     def error_free(self, slot: SlotDevices, before: Before) -> Done:
         """No fatal error of the GPU since it was handed over. Raises StepFailed."""
-        return self._gpus.error_free(slot.gpu_uuid, self._gpu_address(slot), before)
+        address = self._gpu_address(slot)
+        if self._amd.has(address):
+            return self._amd.error_free(address, before)
+        return self._gpus.error_free(slot.gpu_uuid, address, before)
+
+    def _amds(self, slot: SlotDevices) -> str | None:
+        """The address of the slot's GPU where it is one of AMD's."""
+        try:
+            address = self._gpu_address(slot)
+        except StepFailed:
+            return None
+        return address if self._amd.has(address) else None
 
     def _addresses(self, slot: SlotDevices) -> tuple[str, ...]:
         try:

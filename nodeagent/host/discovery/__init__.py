@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from nodeagent.host.discovery.amd_card import add_cleanable
 from nodeagent.host.discovery.blocks import first_mounts, host_blocks
 from nodeagent.host.discovery.bus import PciDevice, group_fact, read_bus, serials, with_serials
 from nodeagent.host.discovery.devices import (
@@ -110,6 +111,7 @@ class _Discovery:
         self._add_bridges()
         self._place_on_the_only_node()
         resolve_links(self.draft, links)
+        add_cleanable(self.tree, self.bus, self.draft, self.facts)
         self._find_unknowns()
         self._find_silence()
         self._find_split_fabric()

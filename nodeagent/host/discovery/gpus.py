@@ -25,6 +25,7 @@ from nodeagent.topology.pci import AMD, NVIDIA, DeviceKind, address_key
 # Where no daemon keeps GPUs initialised, a driver takes a second or two for each, in one call or in
 # several. A discovery waits for as long as calls come back; a look must not keep its host silent.
 REPLACED = "gpu_serial_changed"
+_BY_LIBRARY = frozenset({UuidSource.NVML, UuidSource.AMDSMI})
 _READ_CALL_S = 60.0
 _LOOK_CALL_S, _MOST_LOOK_S = 15.0, 20.0
 
@@ -80,8 +81,18 @@ def _ask(nvml: Nvml | None, bus: Mapping[str, PciDevice], wiring: bool) -> Libra
     has_amd = any(one.kind is DeviceKind.GPU and one.vendor == AMD for one in bus.values())
     if not has_amd:
         return Libraries(tuple(records), reason, AmdReading({}, "no_card"))
-    amd = read_amd() if nvml is None else read_amd(nvml.answered)
-    return Libraries(tuple(records), reason, amd)
+    return Libraries(tuple(records), reason, _ask_amd(nvml))
+
+
+def _ask_amd(nvml: Nvml | None) -> AmdReading:
+    """AMD's library holds GPUs open while it is asked, as NVML does."""
+    if nvml is None:
+        return read_amd()
+    try:
+        with nvml.holding():
+            return read_amd(nvml.answered)
+    except NvmlUnavailable as error:
+        return AmdReading({}, error.reason)
 
 
 def add_gpus(
@@ -115,11 +126,12 @@ def add_gpus(
             links[device.address] = [
                 RawLink(device.address, peer, None, None) for peer in amd.peers
             ]
-        if who.source is UuidSource.NVML and who.uuid.value is not None:
+        if who.source in _BY_LIBRARY and who.uuid.value is not None:
             told = who.model.value, who.memory_bytes.value
             fresh.append(KnownGpu(device.address, who.uuid.value, marks_of(device), *told))
         _find_trouble(draft, device, record, who)
-        other = memory.replaced(device) if memory is not None and record is None else None
+        unnamed = record is None and who.source is not UuidSource.AMDSMI
+        other = memory.replaced(device) if memory is not None and unnamed else None
         if other is not None:
             draft.find(REPLACED, said_of(other, device), device.address)
     for address, record in records.items():
@@ -143,7 +155,7 @@ def _recall_links(
     memory: GpuMemory,
 ) -> None:
     """Add the links of GPUs that machines hold now, and those of others to them: they are down."""
-    seen = {record.pci.value for record in said.nvml}
+    seen = named_by_library(said)
     for device in places:
         known = memory.links(device)
         if device.address not in seen:
@@ -153,6 +165,12 @@ def _recall_links(
         told = {link.target for link in mine}
         hidden = {one.address for one in places} - seen
         mine += [link for link in known if link.target in hidden - told]
+
+
+def named_by_library(said: Libraries) -> set[str]:
+    """The addresses of the GPUs that NVML counts, or AMD's library names."""
+    found = {record.pci.value for record in said.nvml if record.pci.value is not None}
+    return found | {pci for pci, gpu in said.amd.gpus.items() if gpu.uuid.value is not None}
 
 
 def identify(

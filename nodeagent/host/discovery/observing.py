@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent.host.discovery.bus import PciDevice, read_bus, with_serials
-from nodeagent.host.discovery.gpus import REPLACED, Libraries, ask_libraries, identify
+from nodeagent.host.discovery.gpus import (
+    REPLACED,
+    Libraries,
+    ask_libraries,
+    identify,
+    named_by_library,
+)
 from nodeagent.host.discovery.memory import GpuMemory
 from nodeagent.host.discovery.memory import said as said_of
 from nodeagent.host.discovery.rooted import AskRoot
@@ -55,7 +61,7 @@ def observe_devices(
     """
     bus = read_bus(Tree(root))
     said = ask_libraries(nvml, bus, wiring=False)
-    named = {record.pci.value for record in said.nvml}
+    named = named_by_library(said)
     if ask_root is not None and any(
         one.kind is DeviceKind.GPU and one.address not in named for one in bus.values()
     ):
@@ -102,7 +108,7 @@ def observe_devices(
 
 
 def _replaced(
-    bus: Mapping[str, PciDevice], named: AbstractSet[str | None], memory: GpuMemory | None
+    bus: Mapping[str, PciDevice], named: AbstractSet[str], memory: GpuMemory | None
 ) -> dict[str, str]:
     """By UUID of the card that was there: which one is there now, that no driver names."""
     found = {}

@@ -246,11 +246,7 @@ class Nvml:
     @contextmanager
     def session(self) -> Iterator[NvmlSession]:
         """Open NVML. Raises NvmlUnavailable; reason `released` while a device is reconfigured."""
-        with self._change:
-            if self._wanted:
-                raise NvmlUnavailable("released")
-            self._open += 1
-        try:
+        with self.holding():
             try:
                 pynvml.nvmlInit()
             except pynvml.NVMLError as error:
@@ -263,6 +259,19 @@ class Nvml:
                 yield NvmlSession(self.answered)
             finally:
                 _shut_down()
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """GPUs may be held open while inside, through whatever library; a session does so as well.
+
+        Raises NvmlUnavailable with the reason `released` while somebody wants them let go of.
+        """
+        with self._change:
+            if self._wanted:
+                raise NvmlUnavailable("released")
+            self._open += 1
+        try:
+            yield
         finally:
             with self._change:
                 self._open -= 1

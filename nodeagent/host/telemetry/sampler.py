@@ -88,7 +88,7 @@ class HostTelemetry:
     def sample(self) -> None:
         """One look now; closes the window when it is over."""
         gpus, driver, cuda, why = self._look()
-        amd, amd_why = sample_amd() if self._has_amd else ([], "no_card")
+        amd, amd_why = self._look_at_amd() if self._has_amd else ([], "no_card")
         gpus = told_apart([*gpus, *amd])
         machine = self._meter.sample()
         now = self._clock.now()
@@ -125,6 +125,13 @@ class HostTelemetry:
                 return sample_gpus(session), known, cuda_of(session), ""
         except NvmlUnavailable as error:
             return [], None, None, error.reason
+
+    def _look_at_amd(self) -> tuple[list[GpuSample], str]:
+        try:
+            with self._nvml.holding():
+                return sample_amd()
+        except NvmlUnavailable as error:
+            return [], error.reason
 
     def _sample_on(self) -> None:
         while not self._stop.wait(self._sample_s):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.host.cleanup.amd import AmdCare
 from nodeagent.host.cleanup.gpu import GpuCare
 from nodeagent.host.cleanup.looking import holders, mounts
 from nodeagent.host.cleanup.nvme import NvmeEraser
@@ -124,7 +125,8 @@ class Host:
         self.watch = XidWatch(KernelLog(self.log), "boot-1", folder / "xids.json")
         gpus = GpuCare(nvml, self.tools / "nvidia-smi", self.watch, "boot-1")
         eraser = NvmeEraser(self.tools / "nvme", sleep=lambda _: None)
-        self.devices = VfioDevices(self.root, lambda: report, gpus, eraser, self.bus)
+        amd = AmdCare(self.root, self.bus, KernelLog(self.log), lambda: report)
+        self.devices = VfioDevices(self.root, lambda: report, gpus, eraser, self.bus, amd)
         own = report.slots[0]
         self.slot = SlotDevices(
             0,
