@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
-from django.db.models import QuerySet, Sum
+from django.db.models import Q, QuerySet, Sum
 
-from gpuaas.kernel import clock
+from gpuaas.kernel import clock, errors
 from tenants.models import (
     ApiToken,
     BurstRule,
@@ -35,6 +36,30 @@ def tenant_list() -> QuerySet[Tenant]:
 def tenants_of(user: User) -> QuerySet[Tenant]:
     """The tenants a person is a member of."""
     return Tenant.objects.filter(members__user=user).select_related("tier").order_by("name")
+
+
+def tenants_called(words: Sequence[str]) -> list[UUID]:
+    """The tenants of these slugs or ids, in their order (operators).
+
+    Raises InvalidRequest naming /tenants for the first that there is not.
+    """
+    ids = {word: found for word in words if (found := _id_of(word)) is not None}
+    rows = Tenant.objects.filter(Q(slug__in=words) | Q(pk__in=ids.values()))
+    known: dict[object, UUID] = {}
+    for pk, slug in rows.values_list("pk", "slug"):
+        known[pk] = known[slug] = pk
+    for word in words:
+        if ids.get(word, word) not in known:
+            fault = errors.FieldError("/tenants", "unknown", f"no tenant {word}")
+            raise errors.InvalidRequest(f"There is no tenant {word}.", errors=(fault,))
+    return [known[ids.get(word, word)] for word in words]
+
+
+def _id_of(word: str) -> UUID | None:
+    try:
+        return UUID(word)
+    except ValueError:
+        return None
 
 
 def project_list(tenant_id: UUID) -> QuerySet[Project]:

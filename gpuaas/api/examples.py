@@ -149,6 +149,9 @@ STORAGE = [
     )
 ]
 DEFRAG = [_body("room for eight slots in two moves", {"sku": "h100-slice", "slots": 8, "moves": 2})]
+SEPARATION = [
+    _body("two competitors", {"tenants": ["acme", "globex"], "reason": "competitors, by contract"})
+]
 PLACEMENT_TERMS = [
     _body("wiring of its own, by a recent driver", {"alone": "wiring", "driver_min": "550"})
 ]

@@ -17,6 +17,7 @@ from gpuaas.api.views import (
     nodes,
     notices,
     readiness,
+    separations,
     terms,
 )
 
@@ -43,6 +44,12 @@ PLACEMENT: list[URLPattern | URLResolver] = [
         f"{_TERMS}/actions/preview",
         terms.PlacementTermsPreview.as_view(),
         name="placement-terms-preview",
+    ),
+    path("separations", separations.Separations.as_view(), name="separation-list"),
+    path(
+        "separations/<name:separation>",
+        separations.SeparationOne.as_view(),
+        name="separation-detail",
     ),
     path("readiness-terms", readiness.ReadinessTermsAll.as_view(), name="readiness-terms-list"),
     path(_READY, readiness.ReadinessTermsOne.as_view(), name="readiness-terms-detail"),

@@ -92,9 +92,17 @@ class Client:
         )
         return _object(json_of(response))
 
-    def put(self, path: str, body: Any, *, headers: Mapping[str, str] | None = None) -> Json:
+    def put(
+        self,
+        path: str,
+        body: Any,
+        *,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Json:
         """Set something; repeating it is one."""
-        return _object(json_of(self.transport.request("PUT", path, body=body, headers=headers)))
+        response = self.transport.request("PUT", path, params=params, body=body, headers=headers)
+        return _object(json_of(response))
 
     def patch(self, path: str, body: Any, *, version: int) -> Json:
         """Change what has the version that was read, and nothing newer."""
@@ -102,9 +110,9 @@ class Client:
         response = self.transport.request("PATCH", path, body=body, headers=headers)
         return _object(json_of(response))
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, **params: Any) -> None:
         """Remove one object."""
-        self.transport.request("DELETE", path)
+        self.transport.request("DELETE", path, params=params)
 
     def page(self, path: str, *, cursor: str = "", limit: int = PAGE_LIMIT, **params: Any) -> Page:
         """One page of a listing; `limit` is at most 1000."""

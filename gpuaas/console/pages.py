@@ -193,6 +193,7 @@ class ConsolePage(OperatorView):
                     link("Policies", "policies", "book"),
                     link("Tiers", "tiers", "tag"),
                     link("Cohorts", "cohorts", "team"),
+                    link("Kept apart", "separations", "tenant"),
                     link("Storage", "storage", "box"),
                 ),
             ),

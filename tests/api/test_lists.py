@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from placement.services.separations import separation_set
 from tenants.services import datasets
 from tests.api.client import Caller, caller_of, operator_caller
-from tests.builders import a_catalogue, a_host, a_tenant
+from tests.builders import OPERATOR, a_catalogue, a_host, a_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -21,6 +22,7 @@ OPERATORS = (
     "/control-keys",
     "/readiness-terms",
     "/scoring",
+    "/separations",
     "/storage",
     "/tenants/acme/bursts",
     "/tenants/acme/entitlements",
@@ -41,6 +43,9 @@ def callers() -> dict[str, Caller]:
         datasets.dataset_declare(
             tenant_id=world.tenant.pk, name=name, zones=["zone-a"], actor=world.actor
         )
+    for name, other in (("rivals", "globex"), ("twins", "initech")):
+        members = [world.tenant.pk, a_tenant(other).tenant.pk]
+        separation_set(name=name, tenants=members, reason="a test", actor=OPERATOR)
     return {"tenant": caller_of(world), "operator": operator_caller()}
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Request
 
+from placement.services.separations import separation_set
+from tenants.models import Tenant
 from tests.browser.conftest import Scene, keep_shot, sign_in
+from tests.builders import OPERATOR
 
 
 def pages_of(scene: Scene) -> dict[str, list[tuple[str, str]]]:
@@ -58,6 +61,8 @@ def pages_of(scene: Scene) -> dict[str, list[tuple[str, str]]]:
             ("c-terms", "/console/placement-terms/"),
             ("c-terms-one", "/console/placement-terms/sku/h100.slice/"),
             ("c-scoring", "/console/scoring/"),
+            ("c-separations", "/console/separations/"),
+            ("c-separation", "/console/separations/rivals/"),
             ("c-retention", "/console/retention/"),
             ("c-control-keys", "/console/control-keys/"),
             ("c-decisions", "/console/decisions/"),
@@ -74,6 +79,8 @@ def pages_of(scene: Scene) -> dict[str, list[tuple[str, str]]]:
 
 def test_every_page_is_clean_in_light_and_dark_and_fits_a_phone(scene: Scene, page: Page) -> None:
     """One world and one browser for all pages, since making them takes most of the time."""
+    rivals = list(Tenant.objects.filter(slug__in=("acme", "globex")).values_list("pk", flat=True))
+    separation_set(name="rivals", tenants=rivals, reason="by contract", actor=OPERATOR)
     foreign: list[str] = []
     complaints: list[str] = []
 

@@ -413,6 +413,22 @@ def test_a_plan_of_moves_is_shown_with_its_hosts_before_and_after(
     assert sent == {"sku": "h100.slice", "slots": 8, "lost_milli": 1500}
 
 
+def test_who_is_kept_apart_is_sent_as_given(run: Run, server: FakeServer) -> None:
+    path = "/separations/rivals"
+    server.on("PUT", path, {"name": "rivals", "digest": "d1", "tenants": []})
+    server.on("DELETE", path, Reply(204))
+    options = ("--tenant", "acme", "--tenant", "globex", "--reason", "why")
+    assert "d1" in run("separation", "set", "rivals", *options, "--dry-run").stdout
+    assert run("separation", "set", "rivals", *options, "--seen", "d1").exit_code == 0
+    dry, real = server.sent("PUT", path)
+    assert (dry.query, real.query) == ({"dry_run": "server"}, {})
+    assert dry.body == {"tenants": ["acme", "globex"], "reason": "why"}
+    assert real.body == {**dry.body, "seen": "d1"}
+    assert run("separation", "remove", "rivals", "--reason", "over").exit_code == 0
+    assert server.sent("DELETE", path)[0].query == {"reason": "over"}
+    assert run("separation", "set", "rivals", "--reason", "why").exit_code == 2
+
+
 def test_terms_and_weights_are_sent_as_given(run: Run, server: FakeServer) -> None:
     path = "/placement-terms/sku/h100.slice"
     server.on("POST", f"{path}/actions/preview", {"digest": "d1", "running": 2})

@@ -258,6 +258,22 @@ def test_terms_weights_storage_and_room(acme: TenantWorld, host: Host, operator:
     assert "error: defrag_" in operator.types(run, status=5)
 
 
+def test_tenants_are_kept_apart(acme: TenantWorld, operator: Person) -> None:
+    globex = a_tenant("globex")
+    members = f"--tenant acme --tenant {globex.tenant.pk} --reason competitors"
+    look = operator.reads(f"separation set rivals {members} --dry-run")
+    assert (look["added"], look["together"]) == (["acme", "globex"], [])
+    assert operator.reads("separation list") == []
+    made = operator.reads(f"separation set rivals {members} --seen {look['digest']}")
+    assert {one["slug"] for one in made["tenants"]} == {"acme", "globex"}
+    stale = operator.types(f"separation set rivals {members} --seen {look['digest']}", status=5)
+    assert "preview_stale" in stale
+    assert "acme globex" in operator.types("separation list --columns TENANTS")
+    assert operator.reads("separation show rivals")["reason"] == "competitors"
+    operator.types("separation remove rivals --reason merged")
+    assert operator.reads("separation list") == []
+
+
 def test_stock_is_laid_in_and_sold(acme: TenantWorld, host: Host, operator: Person) -> None:
     operator.types("pool create west --title West --reason opened")
     assert {"default", "west"} == {one["name"] for one in operator.reads("pool list")}

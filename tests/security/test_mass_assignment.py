@@ -194,6 +194,7 @@ OPTIONAL: dict[str, set[str]] = {
     "defrag-plan": {"slots", "moves", "lost_milli", "request"},
     "defrag-run": {"slots", "moves", "lost_milli", "request"},
     "placement-terms-preview": TERMS,
+    "separation-detail": {"seen"},
     "readiness-terms-preview": READY,
     "readiness-terms-detail": READY,
     "control-key-retire": {"at_once"},

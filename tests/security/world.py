@@ -26,7 +26,7 @@ from placement.models import (
     NodeTask,
     Notice,
 )
-from placement.services import maintenance, nodes, stock
+from placement.services import maintenance, nodes, separations, stock
 from tenants.models import ApiToken, Member, Project, SshKey, User
 from tenants.services import (
     break_glass,
@@ -179,6 +179,8 @@ def a_world() -> World:
         tenant_id=a.tenant.pk, sku="h100.slice", reason="a test", actor=OPERATOR
     )
     colleague = a_member(a, "billing")
+    both = [a.tenant.pk, b.tenant.pk]
+    separations.separation_set(name="rivals", tenants=both, reason="a test", actor=OPERATOR)
     tiers.tier_create(name="spare", title="Spare", terms={}, reason="a test", actor=OPERATOR)
     cohorts.cohort_create(name="pair", actor=OPERATOR)
     cohorts.tenant_cohort_set(tenant_id=a.tenant.pk, cohort="pair", reason="a test", actor=OPERATOR)
@@ -299,6 +301,7 @@ def a_world() -> World:
             "image": "old-image",
             "noun": "sku",
             "about": "h100.slice",
+            "separation": "rivals",
             "dataset": f"{CANARY}-data",
             "tier": "spare",
             "cohort": "empty",
@@ -461,6 +464,7 @@ BODIES: dict[str, Callable[[], dict[str, Any]] | dict[str, Any]] = {
     "defrag-run": {**_REASON, "sku": "h100.slice", "seen": "not looked at"},
     "placement-terms-preview": {"alone": "wiring"},
     "placement-terms-detail": {**_REASON, "alone": "wiring", "seen": "not looked at"},
+    "separation-detail": {**_REASON, "tenants": [CANARY, "globex"]},
     "scoring-list": {**_REASON, "gap": 1, "fragment": 1, "stranded": 1, "broken": 1},
     **FLEET,
 }

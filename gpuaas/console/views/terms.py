@@ -12,13 +12,13 @@ from django.urls import reverse
 
 from gpuaas.console.acts import ReasonForm, SeenForm, Words
 from gpuaas.console.pages import ConsolePage
-from gpuaas.kernel import errors
 from gpuaas.ui.amounts import Whole
 from gpuaas.ui.frame import Crumb
 from placement.domain.terms import Alone
 from placement.selectors.terms import TermsNow, scoring_list, terms_list, terms_now
 from placement.services import terms
 from tenants.models import Tenant
+from tenants.selectors import tenants_called
 
 ALONE_TITLES = {
     "shares": "shares all with others",
@@ -57,16 +57,8 @@ class TermsForm(SeenForm):
     def given(self) -> dict[str, Any]:
         """The terms as the services take them. Raises InvalidRequest for a strange tenant."""
         names = ("alone", "own", "driver_min", "driver_below", "runtime_min")
-        slugs = self.cleaned_data["tenants"]
-        known = dict(Tenant.objects.filter(slug__in=slugs).values_list("slug", "pk"))
-        strange = [slug for slug in slugs if slug not in known]
-        if strange:
-            raise errors.InvalidRequest(
-                f"There is no tenant {strange[0]}.",
-                errors=(errors.FieldError("/tenants", "unknown", f"no tenant {strange[0]}"),),
-            )
         found = {name: self.cleaned_data[name] for name in names}
-        return {**found, "tenants": [known[slug] for slug in slugs]}
+        return {**found, "tenants": tenants_called(self.cleaned_data["tenants"])}
 
 
 class ScoringForm(ReasonForm):
