@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from gpuaas.kernel.models import Event
 from placement.errors import ForbiddenByTopology
-from placement.models import Separation
+from placement.models import Node, Separation
 from tests.api.client import Caller, caller_of, operator_caller
 from tests.builders import TenantWorld, a_catalogue, a_host, a_tenant
 
@@ -58,6 +60,27 @@ def test_a_set_is_looked_at_set_as_it_was_seen_and_removed(
     assert operator.call("DELETE", f"{PATH}?reason=merged").status_code == 404
     globex.order(slots=1)
     assert Event.objects.get(kind="placement.separation.remove").reason == "merged"
+
+
+def test_a_list_tells_of_each_set_how_many_hosts_its_own_members_share(
+    operator: Caller, rivals: tuple[TenantWorld, TenantWorld]
+) -> None:
+    initech = a_tenant("initech")
+    for name, worlds in (("host-1", (*rivals, initech)), ("host-2", rivals)):
+        host = a_host(name)
+        Node.objects.exclude(pk=host.node.pk).update(schedulable=False)
+        for world in worlds:
+            world.order(slots=1)
+    for name, slugs in (("few", ["acme", "initech"]), ("all", ["acme", "globex", "initech"])):
+        operator.call("PUT", f"/separations/{name}", {**BODY, "tenants": slugs})
+    before = CaptureQueriesContext(connection)
+    with before:
+        items = operator.get("/separations").json()["items"]
+    assert [(one["name"], one["together"]) for one in items] == [("all", 2), ("few", 1)]
+    operator.call("PUT", "/separations/more", BODY)
+    with CaptureQueriesContext(connection) as after:
+        assert len(operator.get("/separations").json()["items"]) == 3
+    assert len(after) == len(before), "one more set costs no statement more"
 
 
 def test_members_are_named_by_slug_or_id_and_all_are_set_anew(

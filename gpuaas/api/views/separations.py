@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema
@@ -16,19 +17,21 @@ from gpuaas.api.serializers import separations as wire
 from gpuaas.api.serializers.common import page_of
 from gpuaas.kernel import errors
 from placement.models import Separation
-from placement.selectors.separations import separation_shown, separations
+from placement.selectors.separations import separations, separations_shown
 from placement.services import separations as service
 from tenants.selectors import tenants_called
 
 
-def shown(row: Separation) -> dict[str, Any]:
-    """The representation of one set."""
-    now = separation_shown(row)
-    body = {
-        **{name: getattr(now, name) for name in now.__slots__},
-        "tenants": [{"id": pk, "slug": slug} for pk, slug in now.tenants],
-    }
-    return dict(wire.SeparationOut(body).data)
+def shown(rows: Sequence[Separation]) -> list[dict[str, Any]]:
+    """The representations of sets."""
+    bodies = [
+        {
+            **{name: getattr(now, name) for name in now.__slots__},
+            "tenants": [{"id": pk, "slug": slug} for pk, slug in now.tenants],
+        }
+        for now in separations_shown(rows)
+    ]
+    return [dict(body) for body in wire.SeparationOut(bodies, many=True).data]
 
 
 def preview_shown(preview: service.SeparationPreview) -> dict[str, Any]:
@@ -60,7 +63,7 @@ class Separations(OperatorView):
                 query=Paged.read(request.query_params),
                 name="separations",
                 order=("name",),
-                render=lambda found: [shown(row) for row in found],
+                render=shown,
             )
         )
 
@@ -77,7 +80,7 @@ class SeparationOne(OperatorView):
         row = separations().filter(name=separation).first()
         if row is None:
             raise errors.NotFound
-        return Response(shown(row))
+        return Response(shown([row])[0])
 
     @extend_schema(
         operation_id="separation_set",
@@ -109,7 +112,7 @@ class SeparationOne(OperatorView):
             seen=given["seen"],
             actor=self.actor,
         )
-        return Response(shown(row))
+        return Response(shown([row])[0])
 
     @extend_schema(
         operation_id="separation_remove",

@@ -19,7 +19,12 @@ from gpuaas.kernel import errors
 from gpuaas.kernel.models import Event
 from gpuaas.ui.frame import Crumb
 from placement.models import Separation
-from placement.selectors.separations import separation_shown, separations, together_now
+from placement.selectors.separations import (
+    separation_shown,
+    separations,
+    separations_shown,
+    together_now,
+)
 from placement.services import separations as service
 from tenants.models import Tenant
 from tenants.selectors import tenants_called
@@ -120,7 +125,7 @@ class Separations(SeparationsBoard):
         return self.page(
             "console/separations.html",
             status=status,
-            rows=[separation_shown(row) for row in separations()[:LISTED]],
+            rows=separations_shown(list(separations()[:LISTED])),
             most=LISTED,
             form=form,
             preview=preview,
