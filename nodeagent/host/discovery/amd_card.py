@@ -92,11 +92,12 @@ class AmdCard:
         total = 0
         for name in names:
             lines = (self.tree.text(self.folder / "ras" / name).value or "").splitlines()
-            told = [match for match in map(_COUNTS.fullmatch, map(str.strip, lines)) if match]
-            if not any(one[1] == "ue" for one in told):
-                # While it resets the driver says so instead of a number.
+            found = [_COUNTS.fullmatch(line.strip()) for line in lines]
+            told = {one[1]: int(one[2]) for one in found if one is not None}
+            if len(told) != len(lines) or "ue" not in told:
+                # While it resets the driver says so instead of numbers.
                 return unknown("errors_not_told")
-            total += sum(int(one[2]) for one in told if one[1] != "ce")
+            total += told["ue"] + told.get("de", 0)
         return present(total)
 
     def bad_pages(self) -> Fact[BadPages]:

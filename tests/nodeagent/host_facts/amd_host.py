@@ -37,7 +37,10 @@ def uuid_of(address: str) -> str:
 
 
 class AmdKernel:
-    """PCI and amdgpu, as sysfs shows them. used: MiB in use by address, errors: lines of a file."""
+    """PCI and amdgpu, as sysfs shows them.
+
+    used: MiB in use by address. errors: what a block's file says. hidden: files that are not there.
+    """
 
     def __init__(self, root: Path, hive: bool) -> None:
         self.root, self._hive = root, hive
@@ -48,6 +51,7 @@ class AmdKernel:
         self.used: dict[str, int] = {}
         self.errors = {"umc": "ue: 0\nce: 3\nde: 0\n", "gfx": "ue: 0\nce: 0\n"}
         self.pages: dict[str, str] = {}
+        self.hidden: set[str] = set()
 
     def folder(self, address: str) -> Path:
         """A function's folder."""
@@ -115,6 +119,8 @@ class AmdKernel:
             (folder / "xgmi_hive_info").mkdir(exist_ok=True)
             (folder / "xgmi_hive_info" / "xgmi_hive_id").write_text(f"{HIVE}\n")
             self._join()
+        for name in self.hidden:
+            (folder / name).unlink()
 
     def _join(self) -> None:
         """The driver names those of the hive that it has."""

@@ -179,6 +179,18 @@ def test_an_older_library_without_a_call_costs_what_it_would_have_told(
     assert found["power"].last == 612_000
 
 
+def test_while_gpus_are_let_go_of_its_library_is_not_asked(library: Library, root: Path) -> None:
+    library.answers["amdsmi_init"] = RuntimeError("asked")
+    nvml = Nvml()
+    telemetry = HostTelemetry(nvml, FakeClock(), root)
+    with nvml.released():
+        telemetry.sample()
+    assert (library.opened, telemetry.latest().gpus) == (0, [])
+    library.answers["amdsmi_init"] = None
+    telemetry.sample()
+    assert [gpu.device for gpu in telemetry.latest().gpus] == [UUID]
+
+
 @pytest.mark.parametrize("call", ["amdsmi_init", "amdsmi_get_processor_handles"])
 def test_a_library_that_cannot_be_used_measures_nothing_and_the_host_is_still_measured(
     library: Library, root: Path, call: str

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nodeagent.host.cleanup.gpu import AS_NEW
 from nodeagent.host.cleanup.steps import Before, StepFailed
 from nodeagent.host.discovery import GpuMemory, discover, observe_devices
 from nodeagent.host.nvml import Nvml
@@ -169,6 +171,12 @@ def test_memory_in_use_after_the_reset_is_no_scrub(
         host.do(CleanupStep.GPU_SCRUBBED, before=before)
 
 
+def test_memory_that_is_not_told_after_the_reset_is_no_scrub(host: AmdHost) -> None:
+    host.kernel.hidden = {"mem_info_vram_used"}
+    with pytest.raises(StepFailed, match="how much memory is in use is not known: no_file"):
+        host.do(CleanupStep.GPU_SCRUBBED)
+
+
 @pytest.mark.parametrize("opened", ["dri/renderD128", "dri/card0", "kfd"])
 def test_nobody_may_have_it_open(host: AmdHost, opened: str) -> None:
     host.process(77, opened)
@@ -212,6 +220,9 @@ def test_a_compute_driver_that_does_not_list_the_gpu_leaves_its_users_unknown(
         ({"umc": "ue: 0\nce: 0\n", "gfx": "ue: 4\nce: 0\n"}, "ras_uncorrected 4 since"),
         ({"umc": "Query currently inaccessible\n"}, "ras_uncorrected is not known"),
         ({"umc": "ue: 0\n", "gfx": ""}, "ras_uncorrected is not known"),
+        ({"umc": "ue: -1\nce: 0\n"}, "ras_uncorrected is not known"),
+        ({"umc": "ue: 0\nce: 0\nxx: 1\n"}, "ras_uncorrected is not known"),
+        ({"umc": "ue: 0\nue: 1\n"}, "ras_uncorrected is not known"),
         ({"gfx": "ue: 0\nce: 0\n"}, "ras_uncorrected is not known"),
         ({}, "ras_uncorrected is not known"),
     ],
@@ -257,7 +268,9 @@ def test_pages_that_were_taken_out_since_the_claim_are_not_clean(
 def test_what_was_not_counted_before_the_claim_is_not_clean_after_it(host: AmdHost) -> None:
     with pytest.raises(StepFailed, match="bad_pages was not known before the claim"):
         host.do(CleanupStep.GPU_ERROR_FREE, before=Before("boot-1", 0, {}))
-    assert "not known" in host.do(CleanupStep.GPU_ERROR_FREE).detail
+    for nothing in (None, AS_NEW):
+        done = host.do(CleanupStep.GPU_ERROR_FREE, before=Before("boot-1", 0, nothing))
+        assert "its pages of before are not known" in done.detail
 
 
 def test_the_library_resets_where_it_is_and_the_log_confirms_it(
@@ -322,6 +335,44 @@ def test_a_hive_is_reset_as_a_whole_once_nobody_else_has_any_of_it(make: Make) -
     assert host.kernel.resets == [(CARD, "flr"), (MATE, "flr")]
     assert f"with its hive {CARD}, {MATE}" in done.detail
     assert [host.bus.driver(one) for one in host.places] == ["amdgpu"] * 2
+
+
+def test_nothing_goes_to_a_machine_while_a_hive_is_reset(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = make(hive=True)
+    put, held = host.kernel.put, []
+
+    def watched(path: Path, text: str) -> None:
+        held.append(host.amd.turn.locked())
+        put(path, text)
+
+    monkeypatch.setattr(host.bus, "_put", watched)
+    host.devices.attach([host.slot(0), host.slot(1)], None)
+    handed = len(held)
+    for number in (0, 1):
+        host.do(CleanupStep.DEVICES_DETACHED, number)
+    taken = len(held)
+    host.do(CleanupStep.GPU_SCRUBBED, 0)
+    assert len(held) > taken > handed > 0
+    assert all(held[:handed] + held[taken:])
+    assert not host.amd.turn.locked()
+
+
+def test_a_gpu_that_is_known_to_be_in_another_hive_is_left_alone(make: Make) -> None:
+    host = make(hive=True)
+    host.report = replace(
+        host.report,
+        gpus=tuple(
+            replace(gpu, nvlink_domain=f"xgmi-{number}")
+            for number, gpu in enumerate(host.report.gpus)
+        ),
+    )
+    host.kernel.unbind(MATE)
+    host.kernel.bind(MATE, "vfio-pci")
+    host.do(CleanupStep.GPU_SCRUBBED)
+    assert host.kernel.resets == [(CARD, "flr")]
+    assert host.bus.driver(MATE) == "vfio-pci"
 
 
 def test_one_of_a_hive_goes_to_no_machine_alone_and_discovery_says_so(make: Make) -> None:
