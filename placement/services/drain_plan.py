@@ -97,7 +97,11 @@ class _World:
         self._places: dict[UUID, list[int] | ProductError] = {}
 
     def moved(self, workload: Workload) -> int:
-        """The next of the places to which a workload would be moved. Raises why there are none."""
+        """The next of the places to which a workload would be moved. Raises why there are none.
+
+        It may have more here than it takes along: what leaves already, by a preemption or by an
+        earlier move, gets no place of its own, and is told where the last of the others goes.
+        """
         if workload.pk not in self._places:
             try:
                 self._places[workload.pk] = self._all_moved(workload)
@@ -106,7 +110,7 @@ class _World:
         places = self._places[workload.pk]
         if isinstance(places, ProductError):
             raise places
-        return places.pop(0)
+        return places.pop(0) if len(places) > 1 else places[0]
 
     def _all_moved(self, workload: Workload) -> list[int]:
         zones, datasets = _near(workload)

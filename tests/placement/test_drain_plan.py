@@ -101,6 +101,19 @@ def test_a_set_for_which_no_rack_is_left_is_told_as_its_move_would_be() -> None:
     assert planned == {moved.code} == {"forbidden_by_locality"}
 
 
+def test_one_that_is_on_its_way_out_already_takes_no_place_of_its_own() -> None:
+    a_catalogue()
+    acme = a_tenant("acme", envelope_slots=64)
+    here = a_host("n1")
+    row = the_workload(run_it(acme, replicas=2, slots=2, movable=True))
+    here.work()
+    a_host("n2")
+    going = Allocation.objects.filter(workload=row).order_by("-created_at", "-pk")[0]
+    Allocation.objects.filter(pk=going.pk).update(state="preempting")
+    plan = drain_plan(node_id=here.node.pk, actor=OPERATOR)
+    assert [(one.fate, one.to, one.code) for one in plan.leaving] == [("moves", "n2", "")] * 2
+
+
 def test_what_fits_nowhere_says_why_with_code_and_numbers() -> None:
     a_catalogue()
     acme = a_tenant("acme", envelope_slots=10)
