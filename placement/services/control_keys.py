@@ -16,7 +16,7 @@ import base64
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -197,6 +197,18 @@ def _changing() -> Iterator[dict[str, ControlKey]]:
             else:
                 os.replace(_path(".swap"), _path(".former"))
         yield {key.role: key for key in _kept()}
+        _settle(_path().parent)
+
+
+def _settle(folder: Path) -> None:
+    """Have the names in a folder outlive a loss of power, before what was done is on record; where
+    the file system cannot, they do so a little later."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextmanager
@@ -213,6 +225,8 @@ def _kept() -> Iterator[ControlKey]:
     if _path(".next").exists():
         yield ControlKey(_public(_path(".next")), NEXT)
     former = _path(".former")
+    # Between the renames of a way back, or where it was cut off there, it has the name of the swap.
+    former = former if former.exists() else _path(".swap")
     # A step that was cut off leaves the present key there too.
     if former.exists() and (public := _public(former)) != signing:
         since = datetime.fromtimestamp(former.stat().st_mtime, UTC)

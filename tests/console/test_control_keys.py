@@ -60,7 +60,8 @@ def test_a_key_that_was_not_looked_at_is_not_switched_to(fleet: Fleet) -> None:
     browser = fleet.browser()
     act(browser, "prepare", "")
     before = kept()
-    assert act(browser, "switch", "0123456789abcdef").status_code == 400
+    for key in ("0123456789abcdef", "%d", "100%", "x" * 5000):
+        assert act(browser, "switch", key).status_code == 400
     assert browser.send(f"{PAGE}switch/", {"key": before["next"], "reason": ""}).status_code == 400
     assert browser.send(f"{PAGE}forge/", {"key": before["next"]}).status_code == 404
     assert kept() == before

@@ -112,6 +112,11 @@ class Offer:
     form: forms.Form
 
 
+def _ids(name: str, key: str) -> str:
+    """The pattern of the ids of a form's fields; a key that was sent may be any text."""
+    return f"{name}-{key}-".replace("%", "%%") + "%s"
+
+
 class ControlKeyBoard(ConsolePage):
     """The keys that are kept, each with what can be done with it."""
 
@@ -160,7 +165,7 @@ class ControlKeyBoard(ConsolePage):
         step = STEPS[name]
         # For what signed nothing there is nothing to wait for.
         kind = KeyForm if never_signed else step.form
-        fresh = kind(initial={"key": key}, auto_id=f"{name}-{key}-%s")
+        fresh = kind(initial={"key": key}, auto_id=_ids(name, key))
         url = reverse("console:control-key-act", args=[name])
         return Offer(step, url, sent.get((name, key)) or fresh)
 
@@ -182,7 +187,7 @@ class ActOnControlKey(ControlKeyBoard):
         if step is None:
             raise Http404
         key = request.POST.get("key", "") if act != "prepare" else ""
-        form = step.form(request.POST, auto_id=f"{act}-{key[:64]}-%s")
+        form = step.form(request.POST, auto_id=_ids(act, key[:64]))
 
         def do(given: dict[str, Any]) -> None:
             step.act(**given, actor=self.actor)
