@@ -133,12 +133,17 @@ def test_a_scrape_is_well_formed_and_names_no_id_or_address() -> None:
     assert len({line.rpartition(" ")[0] for line in lines}) == len(lines)
 
 
+LOCAL = {"127.0.0.1:8000": 200, "[::1]:8000": 200, "localhost:8000": 200, "evil.example": 403}
+
+
 def test_metrics_are_for_operators_and_the_machine_itself() -> None:
     a_catalogue()
     away = {"REMOTE_ADDR": "192.0.2.7"}
     assert Client(**away).get("/metrics").status_code == 403  # type: ignore[arg-type]  # META
     forwarded = Client().get("/metrics", headers={"X-Forwarded-For": "192.0.2.7"})
     assert forwarded.status_code == 403
+    lured = {host: Client().get("/metrics", HTTP_HOST=host).status_code for host in LOCAL}
+    assert lured == LOCAL, "a page that has its own name lead here is not the machine itself"
     tenant = caller_of(a_tenant("acme"))
     assert (
         tenant.http.get("/metrics", HTTP_AUTHORIZATION=f"Bearer {tenant.token}").status_code == 403

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from django.conf import settings
+from django.core.exceptions import DisallowedHost
 from django.db.models import Count, Min
 from django.http import HttpRequest, HttpResponse
+from django.http.request import split_domain_port
 from django.http.response import HttpResponseBase
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
@@ -332,10 +334,30 @@ class Metrics(OperatorView):
 
 
 def is_local(request: HttpRequest) -> bool:
-    """Whether the caller is this machine and no proxy speaks for another."""
+    """Whether the caller is this machine, and no proxy and no page speaks for another.
+
+    A page of a stranger's that has its own name lead here asks by that name, from a browser on
+    this machine; who watches the platform asks by an address or by one of the platform's names.
+    """
     if "HTTP_X_FORWARDED_FOR" in request.META or "HTTP_FORWARDED" in request.META:
         return False
+    caller = _address(request.META.get("REMOTE_ADDR", ""))
+    return caller is not None and caller.is_loopback and _rightly_named(request)
+
+
+def _rightly_named(request: HttpRequest) -> bool:
+    """Whether the Host header is an address, or one of the hosts that are answered to."""
+    host, _port = split_domain_port(request.META.get("HTTP_HOST", ""))
+    if _address(host.strip("[]")) is not None:
+        return True
     try:
-        return ipaddress.ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
-    except ValueError:
+        return bool(request.get_host())
+    except DisallowedHost:
         return False
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
