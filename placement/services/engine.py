@@ -328,7 +328,8 @@ def _short(ahead: Sequence[Item]) -> frozenset[UUID]:
     close = [item for item in several if item.closeness.matters]
     short = {item.request_id for item in close[SETS_AHEAD:]}
     for item in close[:SETS_AHEAD]:
-        if isinstance(set_plan([item] * sizes[item.request_id], lambda place: place), NoPlan):
+        items = [item] * sizes[item.request_id]
+        if isinstance(set_plan(items, lambda place: place, why=False), NoPlan):
             short.add(item.request_id)
     while True:
         found = Counter(item.request_id for item, _ in _plan(ahead, frozenset(short))[0])

@@ -25,11 +25,12 @@ from placement.snapshots.sites import MOST, PARTS, Part, members_free, parts_wit
 
 
 def set_plan(
-    items: Sequence[Item], left: Callable[[Place], Place | None]
+    items: Sequence[Item], left: Callable[[Place], Place | None], *, why: bool = True
 ) -> list[tuple[Item, list[Option]]] | NoPlan:
     """An option for each item, as close as the first one asks; or how many would fit.
 
-    ``left`` gives a place without what others come first for, or None where it is kept.
+    ``left`` gives a place without what others come first for, or None where it is kept. Who asks
+    on behalf of somebody else need not know ``why`` not: then the fleet is not counted for it.
     """
     item, fitting = items[0], 0
     where = item.where
@@ -55,7 +56,7 @@ def set_plan(
             others = (t.part for t in tries if not t.emptiest and t.part != one.part)
             return _in_turn(items, plan, paths, next(others, None))
         fitting = max(fitting, plan.fitting)
-    return _no_plan(where, item, ask, fitting)
+    return _no_plan(where, item, ask, fitting) if why else NoPlan(fitting, len(items))
 
 
 def _ask(want: Want, item: Item, members: int) -> SetAsk:
