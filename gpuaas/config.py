@@ -245,8 +245,8 @@ class Config:
 
 
 def data_dir_from(env: Mapping[str, str]) -> Path:
-    """The data folder: ``GPUAAS_DATA_DIR``, else ``var`` in the checkout."""
-    return Path(env.get("GPUAAS_DATA_DIR") or CHECKOUT / "var").absolute()
+    """The data folder: ``GPUAAS_DATA_DIR``, else ``var`` in the checkout. Raises ConfigError."""
+    return Path(_given(env, "GPUAAS_DATA_DIR") or CHECKOUT / "var").absolute()
 
 
 def refuse_unknown(env: Mapping[str, str]) -> None:
@@ -321,13 +321,15 @@ def _networks(env: Mapping[str, str], name: str) -> tuple[Network, ...]:
 
 def _public_url(text: str) -> str:
     """Where people and programs find this platform: scheme, host and port, and nothing after."""
-    url = text.strip().rstrip("/")
-    parts = urlsplit(url)
+    # In small letters, as browsers name an origin: it is compared with what they send.
+    url = text.strip().rstrip("/").lower()
     try:
+        parts = urlsplit(url)
         named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        named = named and url == f"{parts.scheme}://{parts.netloc}" and "@" not in parts.netloc
     except ValueError:
         named = False
-    if not named or url != f"{parts.scheme}://{parts.netloc}" or "@" in parts.netloc:
+    if not named:
         raise ConfigError(
             "GPUAAS_PUBLIC_URL is where the platform is found, as https://gpus.example.org, "
             f"not {text!r}"

@@ -30,7 +30,8 @@ _django = get_wsgi_application()
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Django, with a body that is there as a whole; of one that broke off nothing is carried out.
 
-    One that came in chunks is given its length, since Django reads none without.
+    One that came in chunks is given its length, since Django reads none without. The server does
+    not tell whether such a one broke off: JSON that did is no JSON.
     """
     if not _body_await(environ):
         # Said for the record: who would have read it is gone.

@@ -36,6 +36,11 @@ def test_a_secret_comes_from_its_file_without_the_line_end(tmp_path: Path) -> No
     assert "s3cret" not in repr(config)
 
 
+def test_the_data_folder_may_be_named_in_a_file_like_any_other_setting(tmp_path: Path) -> None:
+    (tmp_path / "where").write_text(f"{tmp_path}\n", encoding="utf-8")
+    assert Config.from_env({"GPUAAS_DATA_DIR_FILE": str(tmp_path / "where")}).data_dir == tmp_path
+
+
 def test_a_secret_given_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="both set"):
         Config.from_env({"REDIS_URL": "redis://x", "REDIS_URL_FILE": str(tmp_path / "url")})
@@ -62,6 +67,8 @@ def test_the_public_address_is_a_host_that_is_answered_to_and_an_origin_of_forms
     assert config.public_url == "https://gpus.example.org"
     assert config.allowed_hosts == ("127.0.0.1", "localhost", "[::1]", "gpus.example.org")
     assert config.csrf_trusted_origins == ("https://gpus.example.org",)
+    shouted = Config.from_env({"GPUAAS_PUBLIC_URL": "HTTPS://GPUs.Example.org"})
+    assert shouted.csrf_trusted_origins == config.csrf_trusted_origins, "as browsers send it"
     said = Config.from_env(
         {
             "GPUAAS_PUBLIC_URL": "https://gpus.example.org:8443",
@@ -100,6 +107,7 @@ def test_without_one_the_public_address_is_where_the_web_listens(
         "https://ada@gpus.example.org",
         "https://gpus.example.org:port",
         "https://gpus.example.org?x=1",
+        "https://[::1",
     ],
 )
 def test_a_public_address_that_is_none_is_refused_with_an_example(url: str) -> None:
