@@ -126,7 +126,7 @@ class DeviceInTwoSlots(ProductError):
 
 
 class JoinTokenInvalid(ProductError):
-    """The join token is unknown, expired, or was used by another key."""
+    """The join token is unknown, expired, of a retired node, or was used by another key."""
 
     code = "join_token_invalid"
     status = 403

@@ -107,16 +107,18 @@ def node_join(*, message: JoinRequest) -> JoinAnswer:
 
 @transaction.atomic
 def _join(message: JoinRequest) -> JoinAnswer | JoinTokenInvalid:
-    token = (
-        JoinToken.objects.select_for_update(no_key=True, of=("self",))
-        .select_related("node")
-        .filter(digest=_digest(message.token))
-        .first()
-    )
-    now = clock.db_now()
-    if token is None or (token.expires_at < now and token.used_at is None):
+    known_as = JoinToken.objects.filter(digest=_digest(message.token)).values_list("node_id")
+    found = known_as.first()
+    if found is None:
         raise JoinTokenInvalid
-    node = Node.objects.select_for_update(no_key=True).get(pk=token.node_id)
+    # The node first, as whoever retires it or invites it anew does.
+    node = Node.objects.select_for_update(no_key=True).get(pk=found[0])
+    token = JoinToken.objects.select_for_update(no_key=True).get(digest=_digest(message.token))
+    now = clock.db_now()
+    if node.state == NodeState.RETIRED:
+        raise JoinTokenInvalid("The node that this join token is for is retired.")
+    if token.expires_at <= now and token.used_at is None:
+        raise JoinTokenInvalid
     if token.used_at is not None:
         known = NodeCredential.objects.filter(
             node=node, public_key=message.public_key, revoked_at__isnull=True, expires_at__gt=now

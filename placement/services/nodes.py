@@ -15,7 +15,17 @@ from gpuaas.kernel.transitions import advance
 from placement.domain.capacity import schedulable
 from placement.domain.terms import BadVersion, version_of
 from placement.errors import DrainNotYours, NodeStateRefused, ReasonMissing
-from placement.models import Claim, Node, NodeDrain, NodeFamily, NodeTask, Pool, Slot
+from placement.models import (
+    Claim,
+    JoinToken,
+    Node,
+    NodeCredential,
+    NodeDrain,
+    NodeFamily,
+    NodeTask,
+    Pool,
+    Slot,
+)
 from placement.models.maintenance import NoticeKind
 from placement.models.node import Intended
 from placement.selectors.nodes import facts_of
@@ -282,7 +292,10 @@ def node_restore(*, node_id: UUID, reason: str, actor: Actor) -> Node:
 
 @transaction.atomic
 def node_retire(*, node_id: UUID, reason: str, actor: Actor) -> Node:
-    """→ retired, only without live claims; its slots retire with it."""
+    """→ retired, only without live claims; its slots retire with it.
+
+    Whoever speaks for it does so no longer, and nobody begins to: credentials and invitations end.
+    """
     why = need_reason(reason)
     node = locked(node_id)
     held = Claim.objects.filter(node_num=node.num, state__in=LIVE).count()
@@ -290,4 +303,14 @@ def node_retire(*, node_id: UUID, reason: str, actor: Actor) -> Node:
         raise NodeStateRefused(f"{node.name} holds {held} live claims.", claims=held)
     for slot in Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED):
         advance(slot, "retire", actor=actor, reason=why)
-    return recount(advance(node, "retire", actor=actor, reason=why))
+    now = clock.db_now()
+    ended = {
+        # Also what has run out: for some weeks it may still be renewed.
+        "credentials": NodeCredential.objects.filter(node=node, revoked_at__isnull=True).update(
+            revoked_at=now
+        ),
+        "invitations": JoinToken.objects.filter(
+            node=node, used_at__isnull=True, expires_at__gt=now
+        ).update(expires_at=now),
+    }
+    return recount(advance(node, "retire", actor=actor, reason=why, facts=ended))

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gpuaas.kernel import clock
+from gpuaas.kernel.models import Event
 from nodeagent.protocol import (
     AGENT_VERSION,
     JoinAnswer,
@@ -143,6 +144,28 @@ def test_a_host_that_was_off_for_long_may_only_renew() -> None:
     NodeCredential.objects.update(expires_at=clock.db_now() - timedelta(days=31))
     with pytest.raises(CredentialInvalid):
         host.say(4, renewing=True)
+
+
+def test_nobody_speaks_for_a_host_that_is_retired_nor_begins_to() -> None:
+    node, first = _invited()
+    host = Speaker()
+    host.join(first)
+    _, unused = agents.join_token_create(node_id=node.pk, actor=OPERATOR)
+    nodes.node_retire(node_id=node.pk, reason="sold", actor=OPERATOR)
+    told = Event.objects.get(kind="placement.node.retire")
+    assert told.facts == {"credentials": 1, "invitations": 1}
+    assert not NodeCredential.objects.filter(revoked_at__isnull=True).exists()
+    with pytest.raises(CredentialInvalid):
+        host.say(1)
+    # One that an earlier control plane has left open is of no more use than one that is repeated.
+    JoinToken.objects.filter(used_at__isnull=True).update(
+        expires_at=clock.db_now() + timedelta(minutes=9)
+    )
+    for speaker, token in ((Speaker(), unused), (host, first)):
+        with pytest.raises(JoinTokenInvalid) as refused:
+            speaker.join(token)
+        assert refused.value.detail == "The node that this join token is for is retired."
+    assert NodeCredential.objects.count() == 1
 
 
 def test_a_larger_fleet_is_asked_to_poll_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
