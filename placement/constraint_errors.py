@@ -79,6 +79,11 @@ NODE_NEEDS_REBOOT = reason(
     "One of the node's GPUs cannot be relied on until the host has rebooted",
     "Drain the node and reboot it; if the GPU stays away, replace it.",
 )
+GPU_ERROR_UNNAMED = reason(
+    "gpu_error_unnamed",
+    "The driver told an error that closes a GPU, and did not say of which",
+    "Look at the host's GPUs, then lift it: {lift} (its GPU is `host`). Or reboot the host.",
+)
 DEVICE_HEALTH = reason(
     "device_health",
     "The node reports a condition that keeps new work away",

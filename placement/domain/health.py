@@ -8,7 +8,7 @@ later boot, or a clean day. What ends it never comes from silence.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -30,6 +30,12 @@ MANY_TENANTS: Final = 3
 """Allocations that one GPU has failed alike before it is no longer the tenants' own doing."""
 REBOOTS_ENOUGH: Final = 2
 """Reboots for one error before a third is no answer: somebody has to look at the hardware."""
+
+HOST_ITSELF: Final = "host"
+"""In the place of a GPU's UUID: the host, judged by errors of which nobody knows the GPU."""
+UNNAMED: Final = "gpu_error_unnamed"
+_CLOSING: Final = frozenset({xids.RESET, xids.FOLLOW, xids.REBOOT, xids.REPAIR})
+"""Policies by which a GPU takes no new work."""
 
 OCCUPIED: Final = "unknown_vm"
 REPLACED: Final = "gpu_serial_changed"
@@ -142,6 +148,30 @@ def judge(facts: DeviceFacts, now: datetime) -> Judgement:
     if NEEDS_REPAIR in follows:
         follows.add(PREVENT_SLOT)
     return Judgement(word, tuple(c for c in CONSEQUENCES if c in follows), tuple(found))
+
+
+def judge_host(facts: DeviceFacts, now: datetime) -> Judgement:
+    """What errors that name no GPU come to, at ``now``: any of the host's may be the one.
+
+    What would keep a GPU from new work keeps the host from it; all else stays what it is, a note.
+    ``facts`` are the host's: ``observed`` where every GPU was seen, ``reset_at`` of all of them.
+    """
+    closing = [one for one in facts.xids if xid_of(one.xid).policy in _CLOSING]
+    found = tuple(
+        replace(
+            one,
+            code=UNNAMED,
+            detail=f"{one.detail}; the driver did not say of which GPU",
+            consequence=PREVENT_NODE,
+            unblock=(
+                "The host's kernel log may say which GPU it was. Look at it, then lift this: "
+                f"{{lift}} (its GPU is `{HOST_ITSELF}`)."
+                + ("" if one.consequence == NEEDS_REPAIR else " Or reboot the host.")
+            ),
+        )
+        for one in _xids(replace(facts, xids=closing), now)
+    )
+    return Judgement(UNHEALTHY, (PREVENT_NODE,), found) if found else Judgement()
 
 
 _GRAVITY: Final = {

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Count, QuerySet
 
 from gpuaas.kernel.hints import worded
-from placement.domain.health import HEALTHY, OCCUPIED
+from placement.domain.health import HEALTHY, HOST_ITSELF, OCCUPIED
 from placement.domain.xids import POLICIES, xid_of
 from placement.models import DeviceHealth, GpuDevice, Node, Slot, XidEvent
 from placement.states import SlotState
@@ -90,8 +90,9 @@ def unknown_machines() -> Counter[tuple[str, str]]:
 
 def device_classes() -> Counter[str]:
     """How many GPUs of the fleet are of each class."""
-    rows = DeviceHealth.objects.exclude(classification=HEALTHY).values_list("classification")
-    counts: Counter[str] = Counter(dict(rows.annotate(n=Count("pk"))))
+    rows = DeviceHealth.objects.exclude(classification=HEALTHY).exclude(gpu_uuid=HOST_ITSELF)
+    classes = rows.values_list("classification")
+    counts: Counter[str] = Counter(dict(classes.annotate(n=Count("pk"))))
     total = GpuDevice.objects.exclude(node__state="retired").count()
     counts[HEALTHY] = max(0, total - sum(counts.values()))
     return counts

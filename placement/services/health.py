@@ -20,6 +20,7 @@ from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.transitions import advance
 from placement.domain.health import (
     HEALTHY,
+    HOST_ITSELF,
     OWN_TROUBLE,
     PREVENT_NODE,
     DeviceFacts,
@@ -27,6 +28,7 @@ from placement.domain.health import (
     SeenXid,
     Told,
     judge,
+    judge_host,
 )
 from placement.domain.identity import BLOCK
 from placement.domain.residue import blocking_codes
@@ -35,6 +37,7 @@ from placement.models import (
     Claim,
     CleanupProof,
     DeviceHealth,
+    GpuDevice,
     IdentityDifference,
     Node,
     Slot,
@@ -142,13 +145,7 @@ def _seen(node: Node, conditions: Iterable[Mapping[str, Any]], now: datetime) ->
     """Everything that the node's GPUs are judged by; only those of which something is known."""
     told = _told(conditions)
     rows = {row.gpu_uuid: row for row in DeviceHealth.objects.filter(node=node)}
-    xids: dict[str, list[SeenXid]] = {}
-    recent = XidEvent.objects.filter(node=node, created_at__gte=now - LOOKED_BACK)
-    for one in recent.exclude(gpu_uuid="").order_by("created_at"):
-        # The host's clock is its own claim: what follows is reckoned by ours.
-        allocation = str(one.allocation or "")
-        seen = SeenXid(one.xid, one.created_at, one.boot_id, one.count, allocation)
-        xids.setdefault(one.gpu_uuid, []).append(seen)
+    xids = _errors(node, now)
     ecc = _ecc(node)
     about = told.keys() | xids.keys() | {u for u, n in ecc.items() if n}
     about |= {uuid for uuid, row in rows.items() if row.classification != HEALTHY}
@@ -159,10 +156,20 @@ def _seen(node: Node, conditions: Iterable[Mapping[str, Any]], now: datetime) ->
         for slot in Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED)
     }
     resets = _resets(node, now)
-    present = _present(node)
+    gpus = _gpus(node)
+    present = {uuid for uuid, presence in gpus.items() if presence == "present"}
     facts = {}
     for uuid in sorted(about):
         slot, row = slots.get(uuid), rows.get(uuid)
+        if uuid == HOST_ITSELF:
+            facts[uuid] = DeviceFacts(
+                xids=xids.get(uuid, ()),
+                boot=node.boot_id,
+                observed=bool(gpus) and len(present) == len(gpus),
+                reset_at=resets.get(-1),
+                lifted_at=row.lifted_at if row else None,
+            )
+            continue
         proved = [at for at in (resets.get(slot.index) if slot else None, resets.get(-1)) if at]
         facts[uuid] = DeviceFacts(
             xids=xids.get(uuid, ()),
@@ -176,12 +183,33 @@ def _seen(node: Node, conditions: Iterable[Mapping[str, Any]], now: datetime) ->
     return _Seen(facts, slots, rows)
 
 
-def _present(node: Node) -> set[str]:
-    """The GPUs that the host's last report of its present boot says are there."""
+def _errors(node: Node, now: datetime) -> dict[str, list[SeenXid]]:
+    """The host's error numbers by GPU; by the host itself where none was named that it has.
+
+    A GPU that its driver could not name goes by its address.
+    """
+    recent = XidEvent.objects.filter(node=node, created_at__gte=now - LOOKED_BACK)
+    told = list(recent.order_by("created_at"))
+    by_address: dict[str, str] = {}
+    if any(":" in one.gpu_uuid for one in told):
+        known = GpuDevice.objects.filter(node=node).exclude(pci="")
+        by_address = dict(known.values_list("pci", "uuid"))
+    found: dict[str, list[SeenXid]] = {}
+    for one in told:
+        named = by_address.get(one.gpu_uuid, "") if ":" in one.gpu_uuid else one.gpu_uuid
+        # The host's clock is its own claim: what follows is reckoned by ours.
+        allocation = str(one.allocation or "")
+        seen = SeenXid(one.xid, one.created_at, one.boot_id, one.count, allocation)
+        found.setdefault(named or HOST_ITSELF, []).append(seen)
+    return found
+
+
+def _gpus(node: Node) -> dict[str, str]:
+    """Each GPU's presence in the host's last report of its present boot."""
     if node.observed.get("boot_id") != node.boot_id:
-        return set()
+        return {}
     gpus = (node.observed.get("devices") or {}).get("gpus") or ()
-    return {one["id"] for one in gpus if one.get("presence") == "present"}
+    return {one["id"]: one.get("presence") or "unknown" for one in gpus}
 
 
 def health_judge(node: Node, conditions: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
@@ -195,15 +223,16 @@ def health_judge(node: Node, conditions: list[dict[str, Any]]) -> tuple[list[dic
     seen = _seen(node, kept, now)
     moved, whole = False, []
     for uuid, facts in seen.facts.items():
-        judged = judge(facts, now)
+        judged = (judge_host if uuid == HOST_ITSELF else judge)(facts, now)
         row = seen.rows.get(uuid)
         held = not _write(node, uuid, row, judged, now, told=bool(facts.conditions))
         slot = seen.slots.get(uuid)
         if slot is not None and not held:
             moved = _slot(slot, judged) or moved
         if PREVENT_NODE in judged.consequences and not held:
+            about = {} if uuid == HOST_ITSELF else {"device": uuid}
             whole += [
-                {"code": f.code, "detail": f.detail, "device": uuid, "by": "health"}
+                {"code": f.code, "detail": f.detail, **about, "by": "health"}
                 for f in judged.findings
                 if f.consequence == PREVENT_NODE and not _said(f.detail, kept)
             ]
@@ -324,7 +353,8 @@ def health_refresh(node: Node) -> None:
 def health_lift(*, node_id: UUID, gpu_uuid: str, reason: str, actor: Actor) -> DeviceHealth:
     """Set aside what is known against a GPU until now: somebody has looked at it.
 
-    What its host still says of it, and what comes after, counts. Raises NotFound.
+    What its host still says of it, and what comes after, counts. ``gpu_uuid`` is ``host`` for
+    errors of which nobody knows the GPU. Raises NotFound.
     """
     why = need_reason(reason)
     node = locked(node_id)
