@@ -90,6 +90,10 @@ class Backend(Protocol):
         """The task kinds this host can do."""
 
     @property
+    def ready(self) -> bool:
+        """Whether a task may begin now; where not, none is asked for, and all else goes on."""
+
+    @property
     def part_kinds(self) -> frozenset[PartKind]:
         """The kinds of parts of a GPU that this host can make and clean."""
 

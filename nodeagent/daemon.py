@@ -204,7 +204,7 @@ class Agent:
         open_tasks = {*self._running, *(entry.task_id for entry in self.journal.undelivered())}
         request = LeaseRequest(
             boot_id=self.backend.boot_id(),
-            max=max(0, self.pace.most_tasks - len(self._running)),
+            max=max(0, self.pace.most_tasks - len(self._running)) if self.backend.ready else 0,
             capabilities=tuple(sorted(self.backend.capabilities)),
             running=tuple(sorted(open_tasks))[:64],
         )

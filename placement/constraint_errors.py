@@ -64,6 +64,11 @@ RECORD_DAMAGED = reason(
     "The host cannot read what it has written down of a lease, and what of it is there is unknown",
     "Release the allocation that it was of, or mend or remove the record on the host.",
 )
+MACHINE_NOT_RESTARTED = reason(
+    "machine_not_restarted",
+    "The host has restarted, and could not start the machine of a lease again",
+    "Mend what the host names and restart its helper, or release the allocation.",
+)
 GPU_WATCHED = reason(
     "gpu_watched",
     "The GPU has shown errors that keep no work away",

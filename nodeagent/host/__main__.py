@@ -87,7 +87,7 @@ async def _run(config: HostConfig, pace: Pace) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     nvml, clock = Nvml(), SystemClock()
     helper = Helper(config.socket_path)
-    async with way_out(config) as transport, hands_off(nvml, helper.answers):
+    async with way_out(config) as transport, hands_off(nvml, helper.settled):
         with measuring(config, nvml, clock) as telemetry:
             agent = make_agent(config, transport, clock, pace=pace, nvml=nvml, telemetry=telemetry)
             log.info("the agent of %s speaks to %s", config.name, config.server)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import pwd
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
@@ -39,6 +40,7 @@ from nodeagent.host.runtime.burning import BurnIn
 from nodeagent.host.runtime.kvm import Probe, probe
 from nodeagent.host.runtime.machines import Machines
 from nodeagent.host.runtime.owners import Owners
+from nodeagent.host.runtime.returning import Returning
 from nodeagent.host.telemetry import HostTelemetry, MetricsEndpoint
 from nodeagent.host.telemetry.exposition import render
 from nodeagent.host.wiring import wiring
@@ -90,18 +92,18 @@ def _assembled(
 
 @asynccontextmanager
 async def hands_off(
-    nvml: Nvml, answers: Callable[[], bool], every_s: float = 1.0
+    nvml: Nvml, settled: Callable[[], bool], every_s: float = 1.0
 ) -> AsyncIterator[None]:
-    """No handle of the agent's on any GPU until the helper answers for the first time.
+    """No handle of the agent's on any GPU until the helper says that everything is settled.
 
-    After the host's own restart the helper gives machines their devices again before it answers,
-    and a driver does not let go of a GPU that anybody has open.
+    After the host's own restart the helper gives machines their devices again, and a driver does
+    not let go of a GPU that anybody has open.
     """
     with ExitStack() as held:
         held.enter_context(nvml.released())
 
         async def wait() -> None:
-            while not await asyncio.to_thread(answers):
+            while not await asyncio.to_thread(settled):
                 await asyncio.sleep(every_s)
             held.close()
 
@@ -144,7 +146,7 @@ def _endpoint(config: HostConfig, telemetry: HostTelemetry, clock: Clock) -> Met
 
 
 def make_helper(config: HostConfig) -> HelperServer:
-    """The privileged half, listening; machines that the host's restart ended are started again."""
+    """The privileged half, listening. What the host's restart has ended comes back as it serves."""
     nvml, boot = Nvml(), read_boot_id(config.root)
     report = _remembered(wiring(config, nvml, config.helper_folder).read)
     hooks = Hooks(config.hooks)
@@ -162,8 +164,9 @@ def make_helper(config: HostConfig) -> HelperServer:
         config.kinds,
     )
     machines = Machines(config, report, devices, hooks, owners, accelerated)
+    records = Records(config.helper_folder / "tenancies")
     verbs = Verbs(
-        records=Records(config.helper_folder / "tenancies"),
+        records=records,
         report=report,
         machines=machines,
         bare=BareHost(config.name, hooks),
@@ -175,9 +178,8 @@ def make_helper(config: HostConfig) -> HelperServer:
         burning=burning,
         grants=grants,
         survey=lambda: see_as_root(config.root),
+        returning=Returning(records, machines, runtime, boot),
     )
-    if runtime.works:
-        verbs.resume()
     why = grants.usable()
     if why:
         log.error("no task is taken: %s", why)
@@ -238,10 +240,12 @@ def _devices(
 def _remembered(read: Callable[[], TopologyReport]) -> Callable[[], TopologyReport]:
     """Read once. A GPU that a machine has cannot be asked by its driver any more."""
     found: list[TopologyReport] = []
+    turn = threading.Lock()
 
     def report() -> TopologyReport:
-        if not found:
-            found.append(read())
-        return found[0]
+        with turn:
+            if not found:
+                found.append(read())
+            return found[0]
 
     return report

@@ -91,6 +91,7 @@ class HostBackend:
         self._identity = identity
         self._helper = Helper(config.socket_path)
         self._topology: TopologyReport | None = None
+        self._recalled: TopologyReport | None = None
         self._cleaning: set[str] = set()
         self._runtime: Inspection | None = None
         self._seen: DeviceSight | None = None
@@ -108,6 +109,12 @@ class HostBackend:
         if self._runtime is not None and not self._runtime.works:
             found.discard(TaskKind.VM_PROVISION)
         return frozenset(found)
+
+    @property
+    def ready(self) -> bool:
+        """Once machines of before the host's restart are back, and the GPUs may be asked."""
+        returning = self._runtime is not None and bool(self._runtime.returning)
+        return not returning and (self._topology is not None or not self._nvml.wanted)
 
     @property
     def part_kinds(self) -> frozenset[PartKind]:
@@ -136,12 +143,24 @@ class HostBackend:
         if self._topology is None and self._nvml.wanted:
             raise HelperAway("the GPUs are let go of, and were not looked at before")
         if self._topology is None:
-            self._topology = self._wiring.read()
+            self._topology, self._recalled = self._wiring.read(), None
         return self._topology
+
+    def _known_wiring(self) -> TopologyReport:
+        """The wiring; while no GPU may be asked, as it is remembered, for what is reported only.
+
+        After the host's restart machines get their devices for minutes, and silence would say
+        that the host is gone. Raises OSError or ValueError.
+        """
+        if self._topology is not None or not self._nvml.wanted:
+            return self.topology()
+        if self._recalled is None:
+            self._recalled = self._wiring.read()
+        return self._recalled
 
     def observe(self) -> Observation:
         """What is on the host now. Raises HelperAway: then it is unknown, and not told."""
-        seen, report = self._inspect(), self.topology()
+        seen, report = self._inspect(), self._known_wiring()
         sight = self._sight(report)
         free = {
             folder: shutil.disk_usage(folder).free

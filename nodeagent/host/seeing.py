@@ -59,6 +59,7 @@ def observation(
         for condition in _residue(tenancy)
     ]
 
+    conditions += _restarted(seen)
     conditions += [condition for bad in seen.damaged for condition in _damage(bad)]
     # Nobody knows whose they are, where a record may be about any of them.
     lost = any(bad.whole for bad in seen.damaged)
@@ -163,6 +164,28 @@ def _damage(bad: SeenDamage) -> list[Condition]:
     if bad.whole:
         return [Condition("record_damaged", f"it may be about any slot: {said}", claim_ref=ref)]
     return [Condition("record_damaged", said, device=gpu, claim_ref=ref) for gpu in bad.gpus]
+
+
+def _restarted(seen: Inspection) -> list[Condition]:
+    """What the host's own restart has ended: what is on its way back, and what cannot come."""
+    found = []
+    if seen.returning:
+        said = (
+            f"the host has restarted, and {len(seen.returning)} machines of before are still to be "
+            "started again; nothing new begins until then"
+        )
+        found.append(Condition("machines_returning", said))
+    gpus = {one.claim: one.gpus for one in seen.tenancies}
+    for one in seen.lost:
+        said = (
+            "the machine was not started again after the host's restart: "
+            f"{one.why}. Mend that and restart gpuaas-helper, or release the allocation"
+        )
+        found += [
+            Condition("machine_not_restarted", said, device=gpu, claim_ref=one.claim)
+            for gpu in gpus.get(one.claim, ())
+        ]
+    return found
 
 
 def _residue(tenancy: SeenTenancy) -> list[Condition]:

@@ -254,8 +254,8 @@ class Condition(Message):
     """Something about the node that people or placement must know.
 
     Codes in use: prerequisite_missing, residue_found, unknown_vm, device_missing, burn_in_runs,
-    helper_wrong_node, helper_wrong_keys, driver_hangs, gpu_serial_changed,
-    record_damaged.
+    helper_wrong_node, helper_wrong_keys, driver_hangs, gpu_serial_changed, record_damaged,
+    machines_returning, machine_not_restarted.
     """
 
     code: Code

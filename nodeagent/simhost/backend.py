@@ -58,6 +58,11 @@ class SimBackend:
         self._cleaning: set[str] = set()
 
     @property
+    def ready(self) -> bool:
+        """As soon as it is there."""
+        return True
+
+    @property
     def part_kinds(self) -> frozenset[PartKind]:
         """What its description says."""
         return frozenset(map(PartKind, self.config.part_kinds))

@@ -88,12 +88,16 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The last report: its age, its boot, machines, and GPUs by UUID (present, absent, unknown)."""
+    """The last report: its age, its boot, machines, and GPUs by UUID (present, absent, unknown).
+
+    ``troubles``: what it says is wrong with a machine, code and words, by allocation.
+    """
 
     age_s: float
     boot: str
     machines: tuple[Machine, ...] = ()
     gpus: Mapping[str, str] = field(default_factory=dict)
+    troubles: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +284,9 @@ def _machines(facts: HostFacts, report: Report) -> Iterator[Difference]:
             yield differs("vm_missing", "the host has no machine of it")
             continue
         if machine.state in ("stopped", "defined"):
-            yield differs("vm_state", f"its machine is {machine.state}, and should run")
+            why = report.troubles.get(held.id, "")
+            said = f"its machine is {machine.state}, and should run"
+            yield differs("vm_state", f"{said}: {why}" if why else said)
         elif machine.state == "running" and any(
             boot and boot != report.boot for _, boot in held.claims
         ):

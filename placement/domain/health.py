@@ -40,8 +40,16 @@ _CLOSING: Final = frozenset({xids.RESET, xids.FOLLOW, xids.REBOOT, xids.REPAIR})
 OCCUPIED: Final = "unknown_vm"
 REPLACED: Final = "gpu_serial_changed"
 RECORD_DAMAGED: Final = "record_damaged"
+NOT_RESTARTED: Final = "machine_not_restarted"
 OWN_TROUBLE: Final = frozenset(
-    {"gpu_recovery_required", "gpu_row_remap_failed", OCCUPIED, REPLACED, RECORD_DAMAGED}
+    {
+        "gpu_recovery_required",
+        "gpu_row_remap_failed",
+        OCCUPIED,
+        REPLACED,
+        RECORD_DAMAGED,
+        NOT_RESTARTED,
+    }
 )
 """Conditions that are one GPU's own: its slot is kept from new work, the host goes on."""
 HOST_TROUBLE: Final = frozenset({"gpu_lost", "device_missing"})
@@ -202,6 +210,9 @@ def _conditions(facts: DeviceFacts) -> list[Finding]:
         elif told.code == RECORD_DAMAGED:
             way_out = "Release the allocation that it was of, or mend the record on the host."
             found.append(Finding(RECORD_DAMAGED, told.detail, PREVENT_SLOT, way_out))
+        elif told.code == NOT_RESTARTED:
+            way_out = "Mend what the host names and restart its helper, or release the allocation."
+            found.append(Finding(NOT_RESTARTED, told.detail, PREVENT_SLOT, way_out))
         elif told.code == OCCUPIED:
             way_out = "End the machine by hand, or find out who started it."
             found.append(Finding(OCCUPIED, told.detail, PREVENT_SLOT, way_out))

@@ -22,6 +22,7 @@ from placement.domain.drift import (
     SlotFact,
     Work,
 )
+from placement.domain.health import NOT_RESTARTED
 
 _FACTS: Final = """
 SELECT n.id, n.boot_id, extract(epoch FROM %(now)s::timestamptz - n.last_seen_at)::float8,
@@ -109,6 +110,11 @@ def _report(said: Mapping[str, Any], age: float | None) -> Report | None:
             for one in said["vms"]
         ),
         gpus={one["id"]: one["presence"] for one in said["devices"]["gpus"]},
+        troubles={
+            one["claim_ref"]: f"{one['detail']} [{one['code']}]"
+            for one in said["conditions"]
+            if one["code"] == NOT_RESTARTED and one.get("claim_ref")
+        },
     )
 
 

@@ -133,6 +133,11 @@ class HostStage:
         """The claim's machine, as the kernel has it."""
         return find(vm_uuid(claim), f"{self.folder}/run/machines/")
 
+    def states(self) -> dict[str | None, str]:
+        """Of the machines in the last report, by claim."""
+        last = self.control.observed[-1:]
+        return {vm.claim_ref: vm.state.value for report in last for vm in report.vms}
+
     def traces(self) -> list[int]:
         """Slots whose stand-in has anything on it."""
         files = (self.folder / "helper" / "stand-ins").glob("slot-*.img")

@@ -145,7 +145,14 @@ def test_a_silent_host_is_unknown_takes_nothing_new_and_keeps_its_claims() -> No
 
 
 @pytest.mark.parametrize(
-    "code", ["prerequisite_missing", "helper_wrong_node", "helper_wrong_keys", "driver_hangs"]
+    "code",
+    [
+        "prerequisite_missing",
+        "helper_wrong_node",
+        "helper_wrong_keys",
+        "driver_hangs",
+        "machines_returning",
+    ],
 )
 def test_what_a_host_cannot_work_with_stops_new_work_and_is_shown_beside_the_other_states(
     code: str,

@@ -35,13 +35,12 @@ class Helper:
         except (WireError, BackendError) as error:
             raise HelperAway(f"the helper does not answer: {error}") from error
 
-    def answers(self) -> bool:
-        """Whether it is there: it listens once the machines of before a restart run again."""
+    def settled(self) -> bool:
+        """Whether it is there, and every machine of before the host's restart has had its turn."""
         try:
-            self.inspect()
+            return not self.inspect().returning
         except HelperAway:
             return False
-        return True
 
     def trust(self) -> Trust:
         """Whether the helper would take a task now. Raises HelperAway."""

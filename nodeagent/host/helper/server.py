@@ -49,7 +49,12 @@ class HelperServer:
         self._listener.listen(_MOST_AT_ONCE)
 
     def serve(self) -> None:
-        """Answer until the socket is closed."""
+        """Answer until the socket is closed.
+
+        Machines of before the host's restart come back beside that: each may take minutes, and a
+        host that answers nobody meanwhile would seem to be gone.
+        """
+        threading.Thread(target=self._verbs.resume, name="returning", daemon=True).start()
         while True:
             try:
                 channel, _ = self._listener.accept()

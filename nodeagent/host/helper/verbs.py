@@ -29,6 +29,7 @@ from nodeagent.host.helper.wire import (
     Release,
     Request,
     SeenDamage,
+    SeenLost,
     SeenSerial,
     SeenTenancy,
     Survey,
@@ -41,6 +42,7 @@ from nodeagent.host.runtime.burning import BurnIn
 from nodeagent.host.runtime.kvm import Probe
 from nodeagent.host.runtime.machines import Machines
 from nodeagent.host.runtime.owners import Owners
+from nodeagent.host.runtime.returning import Returning
 from nodeagent.host.runtime.spec import vm_name
 from nodeagent.protocol import (
     REQUIRED_CLEANUP_STEPS,
@@ -90,6 +92,7 @@ class Verbs:
         burning: BurnIn,
         grants: Grants,
         survey: Callable[[], RootSight],
+        returning: Returning,
     ) -> None:
         self._records = records
         self._machines = machines
@@ -103,6 +106,7 @@ class Verbs:
         self._burning = burning
         self._grants = grants
         self._survey = survey
+        self._returning = returning
         self._turn = threading.Lock()
         self._turns: dict[str, _ClaimTurn] = {}
 
@@ -127,6 +131,7 @@ class Verbs:
             return None
         assert request.task is not None
         grant = self._grants.checked(request.verb, request.task)
+        self._returning.refuse_waiting(grant.claim)
         if request.verb is Verb.TAKE:
             # It is noted; what is under way for the claim may go on for long: nobody waits for it.
             return None
@@ -149,16 +154,8 @@ class Verbs:
         return None
 
     def resume(self) -> None:
-        """After the host's own restart, start again what ran before it."""
-        for tenancy in self._records.all():
-            slept = tenancy.kind == SLICE and tenancy.present and tenancy.started
-            if not slept or tenancy.boot == self._boot:
-                continue
-            try:
-                self._machines.start(self._machines.prepare(tenancy))
-                self._records.put(replace(tenancy, boot=self._boot, rebooted=True))
-            except BackendError as error:
-                log.warning("machine of %s not started again: %s", tenancy.claim, error)
+        """After the host's own restart, start again what ran before it; takes its time."""
+        self._returning.run(self._one_at_a_time)
 
     # Looking
 
@@ -177,11 +174,23 @@ class Verbs:
             works=self._runtime.works,
             runtime=self._runtime.detail,
             burning=self._burning.runs(),
+            returning=self._returning.waiting[:256],
+            lost=tuple(self._lost(records))[:256],
         )
+
+    def _lost(self, records: list[Tenancy]) -> Iterator[SeenLost]:
+        """Machines that the host's restart has ended for good, as long as they are not there."""
+        for one in records:
+            why = self._returning.failed(one.claim)
+            if why and one.present and not self._machines.is_there(one.claim):
+                yield SeenLost(one.claim, _printable(why)[:500])
 
     def _seen(self, tenancy: Tenancy) -> SeenTenancy:
         if tenancy.kind == BAREMETAL:
             state = VmState.RUNNING if tenancy.started else VmState.DEFINED
+        elif tenancy.claim in self._returning.waiting:
+            # Neither stopped nor running: it is on its way.
+            state = VmState.UNKNOWN
         else:
             state = self._machines.state(tenancy) if tenancy.present else VmState.STOPPED
         slots = sorted(tenancy.slots, key=lambda slot: slot.slot_index)
@@ -203,7 +212,7 @@ class Verbs:
         slots = tuple(sorted(slots, key=lambda slot: slot.slot_index))
         return SeenDamage(
             file=str(bad.file)[-500:],
-            why="".join(sign if sign.isprintable() else " " for sign in bad.why)[:300],
+            why=_printable(bad.why)[:300],
             claim=bad.claim,
             name=vm_name(bad.claim) if bad.claim else "",
             running=bool(bad.claim) and self._machines.is_there(bad.claim),
@@ -326,7 +335,7 @@ class Verbs:
             done, ok = self._do(params, step, slot, tenancy), True
         except StepFailed as error:
             done, ok = Done("failed", str(error)), False
-        detail = "".join(sign if sign.isprintable() else " " for sign in done.detail)[:2000]
+        detail = _printable(done.detail)[:2000]
         at = int(self._clock.now())
         return SlotEvidence(
             slot.slot_index, (EvidenceStep(step.value, ok, done.method, detail, at),)
@@ -408,6 +417,10 @@ def _tenancy_kind(params: Provision) -> str:
 def _task_kind(params: Release) -> TaskKind:
     bare = isinstance(params, BaremetalReleaseParams)
     return TaskKind.BAREMETAL_RELEASE if bare else TaskKind.VM_RELEASE
+
+
+def _printable(text: str) -> str:
+    return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 def _since_us() -> int:

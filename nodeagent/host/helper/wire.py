@@ -185,14 +185,24 @@ class SeenDamage(Message):
 
 
 @dataclass(frozen=True)
+class SeenLost(Message):
+    """A claim whose machine ran before the host's own restart and could not be started again."""
+
+    ignores_unknown: ClassVar[bool] = True
+    claim: AllocationId
+    why: Annotated[str, Text(500)]
+
+
+@dataclass(frozen=True)
 class Inspection(Message):
     """Everything that is on the host. runtime: what probing found; works: machines can run.
 
-    burning: a burn-in's load runs, whether the agent that asked for it lives or not. damaged: left
-    out where there is none, since an agent of before does not know it.
+    burning: a burn-in's load runs, whether the agent that asked for it lives or not. returning:
+    claims whose machines of before the host's restart are still to be started again. damaged,
+    returning and lost are left out where there is none, since an agent of before knows none.
     """
 
-    left_out_when_empty: ClassVar[frozenset[str]] = frozenset({"damaged"})
+    left_out_when_empty: ClassVar[frozenset[str]] = frozenset({"damaged", "returning", "lost"})
 
     tenancies: Annotated[tuple[SeenTenancy, ...], Many(256)]
     strays: Annotated[tuple[SeenStray, ...], Many(256)]
@@ -200,6 +210,8 @@ class Inspection(Message):
     runtime: Annotated[str, Text(1000)]
     burning: bool = False
     damaged: Annotated[tuple[SeenDamage, ...], Many(256)] = ()
+    returning: Annotated[tuple[AllocationId, ...], Many(256)] = ()
+    lost: Annotated[tuple[SeenLost, ...], Many(256)] = ()
 
 
 @dataclass(frozen=True)
