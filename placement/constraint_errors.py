@@ -69,6 +69,11 @@ MACHINE_NOT_RESTARTED = reason(
     "The host has restarted, and could not start the machine of a lease again",
     "Mend what the host names and restart its helper, or release the allocation.",
 )
+GPU_IN_USE = reason(
+    "gpu_in_use",
+    "A process of the host has the GPU open, so that it can go to no machine",
+    "End what the host names, or have it let go of the GPU; then it goes by itself.",
+)
 GPU_WATCHED = reason(
     "gpu_watched",
     "The GPU has shown errors that keep no work away",

@@ -31,6 +31,7 @@ from nodeagent.host.helper.client import Helper, HelperAway
 from nodeagent.host.helper.wire import Cleaned, Inspection, SeenTenancy, Verb
 from nodeagent.host.nvml import Nvml, NvmlBusy
 from nodeagent.host.seeing import MOST_CONDITIONS, observation
+from nodeagent.host.using import GpuUsers
 from nodeagent.host.wiring import Wiring
 from nodeagent.identity import Identity
 from nodeagent.protocol import (
@@ -42,6 +43,7 @@ from nodeagent.protocol import (
     BurnInParams,
     BurnInResult,
     CleanupStep,
+    Condition,
     EvidenceStep,
     FailureCode,
     PartKind,
@@ -90,6 +92,7 @@ class HostBackend:
         self._nvml = nvml
         self._identity = identity
         self._helper = Helper(config.socket_path)
+        self._users = GpuUsers(self._helper.holders)
         self._topology: TopologyReport | None = None
         self._recalled: TopologyReport | None = None
         self._cleaning: set[str] = set()
@@ -169,7 +172,15 @@ class HostBackend:
         trust = self._helper.trust()
         found = observation(seen, trust, sight, report, self._cleaning, self._config, free)
         wrong = differences(self._helper.belief(), self._identity(), self._config.control_keys)
-        return replace(found, conditions=(*wrong, *found.conditions)[:MOST_CONDITIONS])
+        used = self._used(burning=seen.burning)
+        return replace(found, conditions=(*wrong, *found.conditions, *used)[:MOST_CONDITIONS])
+
+    def _used(self, *, burning: bool) -> tuple[Condition, ...]:
+        """GPUs that somebody has open, where machines are made that would get them."""
+        config = self._config
+        if not config.images or config.intended_use == "baremetal":
+            return ()
+        return self._users.conditions(self._clock.now(), burning=burning)
 
     def believes(self, control_key: str) -> bool | None:
         """By the helper's own word. Raises HelperAway."""

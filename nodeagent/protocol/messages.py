@@ -255,7 +255,7 @@ class Condition(Message):
 
     Codes in use: prerequisite_missing, residue_found, unknown_vm, device_missing, burn_in_runs,
     helper_wrong_node, helper_wrong_keys, driver_hangs, gpu_serial_changed, record_damaged,
-    machines_returning, machine_not_restarted.
+    machines_returning, machine_not_restarted, gpu_in_use.
     """
 
     code: Code

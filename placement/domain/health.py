@@ -41,6 +41,7 @@ OCCUPIED: Final = "unknown_vm"
 REPLACED: Final = "gpu_serial_changed"
 RECORD_DAMAGED: Final = "record_damaged"
 NOT_RESTARTED: Final = "machine_not_restarted"
+IN_USE: Final = "gpu_in_use"
 OWN_TROUBLE: Final = frozenset(
     {
         "gpu_recovery_required",
@@ -49,6 +50,7 @@ OWN_TROUBLE: Final = frozenset(
         REPLACED,
         RECORD_DAMAGED,
         NOT_RESTARTED,
+        IN_USE,
     }
 )
 """Conditions that are one GPU's own: its slot is kept from new work, the host goes on."""
@@ -213,6 +215,9 @@ def _conditions(facts: DeviceFacts) -> list[Finding]:
         elif told.code == NOT_RESTARTED:
             way_out = "Mend what the host names and restart its helper, or release the allocation."
             found.append(Finding(NOT_RESTARTED, told.detail, PREVENT_SLOT, way_out))
+        elif told.code == IN_USE:
+            way_out = "End what the host names, or have it let go of the GPU."
+            found.append(Finding(IN_USE, told.detail, PREVENT_SLOT, way_out))
         elif told.code == OCCUPIED:
             way_out = "End the machine by hand, or find out who started it."
             found.append(Finding(OCCUPIED, told.detail, PREVENT_SLOT, way_out))

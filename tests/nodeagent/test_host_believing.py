@@ -124,6 +124,7 @@ def test_a_helper_from_before_is_named_by_the_agent(tmp_path: Path) -> None:
                 await helper.take(SignedTask({}, {}, "A" * 86 + "=="))
             assert (refused.value.code, refused.value.retryable) == ("helper_too_old", True)
             assert await asyncio.to_thread(helper.belief) is None
+            assert await asyncio.to_thread(helper.holders) is None
             said = await asyncio.to_thread(helper.survey)
             assert "restart gpuaas-helper" in said.unreadable
             return await asyncio.to_thread(helper.trust)

@@ -190,6 +190,9 @@ class Nobody:
         """Note it."""
         self.asked.append(request)
 
+    def resume(self) -> None:
+        """Nothing ran before."""
+
 
 @pytest.fixture
 def nobody() -> Nobody:
@@ -239,6 +242,7 @@ def requests(bench: Bench) -> list[dict[str, Any]]:
         {"verb": "trust"},
         {"verb": "belief"},
         {"verb": "survey"},
+        {"verb": "holders"},
         {"verb": "end_burn_in", "load": Unwanted(task_id="task-1", lease_epoch=1).to_json()},
         {"verb": "take", **made},
         {"verb": "define", **made},

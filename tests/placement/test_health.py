@@ -191,6 +191,7 @@ def test_a_fault_of_many_tenants_is_the_gpus_own() -> None:
         ("gpu_recovery_required", f"{ASKS}a miracle", ("prevent_slot",), "gpu_needs_reset"),
         ("record_damaged", "one.json", ("prevent_slot",), "record_damaged"),
         ("machine_not_restarted", "no image", ("prevent_slot",), "machine_not_restarted"),
+        ("gpu_in_use", "open in 78 (nv-hostengine)", ("prevent_slot",), "gpu_in_use"),
         ("gpu_serial_changed", "another card", ("prevent_slot",), "gpu_needs_repair"),
         ("gpu_row_remap_failed", "a row", ("prevent_slot", "needs_repair"), "gpu_needs_repair"),
         ("gpu_lost", "it is lost", ("prevent_node",), "node_needs_reboot"),
@@ -335,6 +336,7 @@ def test_a_lost_gpu_takes_the_host_out_until_it_has_rebooted(host: Host, acme: T
         ("gpu_serial_changed", "another card than the one that was read there last"),
         ("record_damaged", "the helper's record cannot be read"),
         ("machine_not_restarted", "this host has no image small [image_unknown]"),
+        ("gpu_in_use", "it is open in 78 (nv-hostengine)"),
     ],
 )
 def test_what_is_one_gpus_own_leaves_the_host_at_work(host: Host, code: str, detail: str) -> None:

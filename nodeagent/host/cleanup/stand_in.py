@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from nodeagent.host.cleanup.looking import holders
+from nodeagent.host.cleanup.looking import Users, holders
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed
 from nodeagent.host.runtime.owners import Owner, give
 from nodeagent.host.runtime.spec import StandIn
@@ -49,6 +49,10 @@ class StandInDevices:
 
     def look(self) -> None:
         """Nothing passes by at a file."""
+
+    def users(self) -> Users:
+        """Nobody: a file may be given away whoever has it open."""
+        return Users()
 
     def error_counts(self, slots: Sequence[SlotDevices]) -> dict[str, dict[str, int]]:
         """A file counts no errors."""

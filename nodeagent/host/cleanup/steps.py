@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from nodeagent.host.cleanup.looking import Users
 from nodeagent.host.runtime.owners import Owner
 from nodeagent.host.runtime.spec import StandIn
 from nodeagent.protocol import CleanupStep, SlotDevices
@@ -50,6 +51,9 @@ class Devices(Protocol):
 
     def look(self) -> None:
         """Take note of what passes by and would be gone when it is asked for. Raises OSError."""
+
+    def users(self) -> Users:
+        """Who has GPUs open that could not go to a machine for that; by the GPU's UUID."""
 
     def error_counts(self, slots: Sequence[SlotDevices]) -> dict[str, dict[str, int]]:
         """Error counters by GPU and how it is set (1: on), as far as they can be read."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from nodeagent.host.cleanup.amd import AmdCare
 from nodeagent.host.cleanup.gpu import GpuCare
-from nodeagent.host.cleanup.looking import holders, mounts
+from nodeagent.host.cleanup.looking import Users, holders, mounts, openers
 from nodeagent.host.cleanup.nvme import NvmeEraser, namespaces_of
 from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed
@@ -20,6 +22,8 @@ from nodeagent.host.runtime.spec import SpecError, StandIn, pci_functions
 from nodeagent.protocol import NOT_APPLICABLE, DeviceMode, SlotDevices, TopologyReport
 
 _NVIDIA = "nvidia"
+# In what NVIDIA's driver tells of each of its GPUs: the number of its device file.
+_MINOR = re.compile(r"^Device Minor:\s*(\d{1,5})\s*$", re.M)
 
 
 class VfioDevices:
@@ -93,6 +97,32 @@ class VfioDevices:
     def look(self) -> None:
         """Read on in the kernel's log. Raises OSError."""
         self._gpus.look()
+
+    def users(self) -> Users:
+        """Of the GPUs that NVIDIA's driver has, which `let_go` would wait for in vain.
+
+        The driver itself is not asked: whoever asks it has them open.
+        """
+        files, unknown = {}, []
+        for gpu in self._report().gpus:
+            if gpu.uuid is None or not self._is_the_drivers(gpu.pci):
+                continue
+            told = self._root / "proc/driver/nvidia/gpus" / (gpu.pci or "") / "information"
+            try:
+                minor = _MINOR.search(told.read_text("utf-8", "replace"))
+            except OSError:
+                minor = None
+            if minor is None:
+                unknown.append(gpu.uuid)
+            else:
+                files[gpu.uuid] = self._root / "dev" / f"nvidia{minor[1]}"
+        return replace(openers(files, self._root / "proc"), unknown=tuple(unknown))
+
+    def _is_the_drivers(self, address: str | None) -> bool:
+        try:
+            return address is not None and self._bus.driver(address) == _NVIDIA
+        except StepFailed:
+            return False
 
     def error_counts(self, slots: Sequence[SlotDevices]) -> dict[str, dict[str, int]]:
         """What its driver counts now; nothing of a GPU that cannot be asked."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from nodeagent.backend import BackendError, HostUnknown, Progress
 from nodeagent.host.discovery import RootSight
-from nodeagent.host.helper.wire import MOST_BYTES, Belief, Inspection, Survey, Trust, Verb
+from nodeagent.host.helper.wire import MOST_BYTES, Belief, Held, Inspection, Survey, Trust, Verb
 from nodeagent.protocol import FailureCode, RefusalCode, SignedTask, WireError, load_json
 
 _INSPECT_S = 10.0
@@ -72,6 +72,13 @@ class Helper:
             return RootSight(unreadable=f"the helper does not answer: {error}")
         serials = {one.pci: one.fact() for one in told.serials}
         return RootSight(frozenset(told.names), frozenset(told.numbers), told.unreadable, serials)
+
+    def holders(self) -> Held | None:
+        """Who has GPUs open; None where nobody says. Never raises: it is a look among others."""
+        try:
+            return Held.from_json(self._told(Verb.HOLDERS))
+        except (BackendError, WireError, HelperAway):
+            return None
 
     def _told(self, verb: Verb) -> dict[str, Any]:
         """A short answer, waited for. Raises HelperAway, WireError or BackendError."""

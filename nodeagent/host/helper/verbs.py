@@ -24,11 +24,13 @@ from nodeagent.host.helper.grants import Grant, Grants
 from nodeagent.host.helper.wire import (
     Belief,
     Cleaned,
+    Held,
     Inspection,
     Provision,
     Release,
     Request,
     SeenDamage,
+    SeenHolder,
     SeenLost,
     SeenSerial,
     SeenTenancy,
@@ -121,10 +123,14 @@ class Verbs:
             told = self._grants.believed()
             return Belief("", ()) if told is None else Belief(told.node_id, told.keys)
         if request.verb is Verb.SURVEY:
-            found = self._survey()
-            names, numbers = tuple(sorted(found.names)), tuple(sorted(found.numbers))
-            serials = tuple(SeenSerial.of(*one) for one in sorted(found.serials.items())[:256])
-            return Survey(names, numbers, found.unreadable[:500], serials)
+            sight = self._survey()
+            names, numbers = tuple(sorted(sight.names)), tuple(sorted(sight.numbers))
+            serials = tuple(SeenSerial.of(*one) for one in sorted(sight.serials.items())[:256])
+            return Survey(names, numbers, sight.unreadable[:500], serials)
+        if request.verb is Verb.HOLDERS:
+            users = self._devices.users()
+            found = tuple(SeenHolder(one.what, one.pid, one.name) for one in users.found)
+            return Held(found[:1024], users.unseen[:4096], users.unknown[:256])
         if request.verb is Verb.END_BURN_IN:
             assert request.load is not None
             self._burning.end(request.load)

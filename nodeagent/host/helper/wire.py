@@ -40,6 +40,7 @@ class Verb(StrEnum):
     TRUST = "trust"
     BELIEF = "belief"
     SURVEY = "survey"
+    HOLDERS = "holders"
     END_BURN_IN = "end_burn_in"
     TAKE = "take"
     DEFINE = "define"
@@ -50,7 +51,7 @@ class Verb(StrEnum):
     BURN_IN = "burn_in"
 
 
-_LOOKS = frozenset({Verb.INSPECT, Verb.TRUST, Verb.BELIEF, Verb.SURVEY})
+_LOOKS = frozenset({Verb.INSPECT, Verb.TRUST, Verb.BELIEF, Verb.SURVEY, Verb.HOLDERS})
 WITHOUT_TASK = _LOOKS | {Verb.END_BURN_IN}
 """All but one only look. To end a burn-in's load gives nothing to anybody: what is killed has not
 passed, and it must be possible also where the task that began it is known to nobody any more."""
@@ -136,6 +137,29 @@ class Survey(Message):
     numbers: Annotated[tuple[Annotated[str, Text(16)], ...], Many(4096)]
     unreadable: Annotated[str, Text(500, least=0)]
     serials: Annotated[tuple[SeenSerial, ...], Many(256)] = ()
+
+
+@dataclass(frozen=True)
+class SeenHolder(Message):
+    """A process of the host that has a GPU open."""
+
+    ignores_unknown: ClassVar[bool] = True
+    gpu: Id
+    pid: Annotated[int, Integer(1, 2**32)]
+    name: Annotated[str, Text(64)]
+
+
+@dataclass(frozen=True)
+class Held(Message):
+    """Who has GPUs open that could go to machines otherwise.
+
+    unseen: processes that may not be looked into. unknown: GPUs of which nobody can say it.
+    """
+
+    ignores_unknown: ClassVar[bool] = True
+    holders: Annotated[tuple[SeenHolder, ...], Many(1024)]
+    unseen: Annotated[tuple[Annotated[int, Integer(1, 2**32)], ...], Many(4096)]
+    unknown: Annotated[tuple[Id, ...], Many(256)]
 
 
 @dataclass(frozen=True)
