@@ -22,7 +22,7 @@ from nodeagent.topology.pci import (
 _MOST_DEVICES = 4096
 _GIVEN = frozenset({DeviceKind.GPU, DeviceKind.NIC, DeviceKind.NVME})
 _MOST_NUMA = 4095
-NOT_ALLOWED, NO_SERIAL = "no_permission", "not_supported"
+NOT_ALLOWED, NO_SERIAL, BROKEN_CHAIN = "no_permission", "not_supported", "broken_chain"
 """Why a serial number is not known: only root may read that far; the card has none."""
 
 
@@ -172,15 +172,24 @@ def _serial(tree: Tree, path: Path) -> Fact[str]:
     if space[0x100:0x104] == bytes([0xFF] * 4):
         # Nobody answers: without power, or off the bus.
         return unknown("no_answer")
-    offset, steps = 0x100, 0
-    while 0x100 <= offset <= len(space) - 12 and steps < 96:
+    offset = 0x100
+    seen: set[int] = set()
+    while offset:
+        if offset in seen or not 0x100 <= offset <= len(space) - 12:
+            # In a circle, or out of what there is: whatever comes after was not seen.
+            return unknown(BROKEN_CHAIN)
+        seen.add(offset)
         (header,) = struct.unpack_from("<I", space, offset)
-        if header in (0, 0xFFFFFFFF):
+        if header == 0 and offset == 0x100:
+            # A device without extended capabilities says so.
             break
+        if header in (0, 0xFFFFFFFF):
+            return unknown(BROKEN_CHAIN)
         if header & 0xFFFF == 3:
             low, high = struct.unpack_from("<II", space, offset + 4)
             number = high << 32 | low
             blank = number in (0, 2**64 - 1)
             return unknown("sentinel") if blank else present(f"{number:016x}")
-        offset, steps = header >> 20, steps + 1
+        # Its two lowest bits are reserved.
+        offset = header >> 20 & 0xFFC
     return absent(NO_SERIAL)

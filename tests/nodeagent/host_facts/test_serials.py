@@ -23,7 +23,7 @@ from placement.domain.identity import BLOCK, SeenGpu, SlotIdentity, differences
 from tests.nodeagent.host_facts.conftest import PCI
 from tests.nodeagent.host_facts.fake import FakeNvml, uuid_of
 from tests.nodeagent.host_facts.test_discovery import fact, report_of
-from tests.nodeagent.host_facts.trees import TreeBuilder, config_space
+from tests.nodeagent.host_facts.trees import TreeBuilder, chained, config_space
 
 OLD, NEW = 0xABC001, 0xDEF001
 NOBODY = RootSight(unreadable="the helper does not answer")
@@ -107,6 +107,14 @@ def test_a_card_swapped_for_one_of_its_model_while_vfio_holds_it_is_nobodys_and_
         pytest.param(config_space(OLD), True, id="the same card"),
         pytest.param(config_space(NEW), False, id="nobody who could read it"),
         pytest.param(bytes([0xFF]) * 4096, True, id="a card that does not answer"),
+        pytest.param(chained((0x100, 0x14010001), (0x140, 0x10010002)), True, id="a circle"),
+        pytest.param(chained((0x100, 0x04010001)), True, id="a pointer before the first"),
+        pytest.param(chained((0x100, 0xFFC10001)), True, id="a pointer to where nothing fits"),
+        pytest.param(chained((0x100, 0x14010001)), True, id="a pointer to nothing"),
+        pytest.param(
+            chained((0x100, 0x14010001), (0x140, 0xFFFFFFFF)), True, id="no answer on the way"
+        ),
+        pytest.param(config_space(NEW)[:0x108], True, id="a file that ends too soon"),
     ],
 )
 def test_a_serial_number_that_is_not_known_to_be_another_leaves_what_was_remembered(
@@ -122,9 +130,19 @@ def test_a_serial_number_that_is_not_known_to_be_another_leaves_what_was_remembe
     assert sight.conditions == ()
 
 
-def test_a_card_that_has_no_serial_number_where_one_was_is_another(eyes: Eyes) -> None:
+@pytest.mark.parametrize(
+    "space",
+    [
+        pytest.param(bytes(4096), id="no capability"),
+        # The pointer's lowest bits are reserved, and may be anything.
+        pytest.param(chained((0x100, 0x14310001), (0x140, 0x00010002)), id="others, to the end"),
+    ],
+)
+def test_a_card_that_has_no_serial_number_where_one_was_is_another(
+    eyes: Eyes, space: bytes
+) -> None:
     eyes.read()
-    eyes.boots(bytes(4096), held=True)
+    eyes.boots(space, held=True)
     report = eyes.read()
     assert report.gpus[1].uuid is None
     assert "serial number none, before" in eyes.look(report).conditions[0].detail

@@ -116,6 +116,14 @@ def config_space(serial: int) -> bytes:
     return bytes(space)
 
 
+def chained(*headers: tuple[int, int]) -> bytes:
+    """A configuration space with these headers of extended capabilities, each at its offset."""
+    space = bytearray(4096)
+    for offset, header in headers:
+        struct.pack_into("<I", space, offset, header)
+    return bytes(space)
+
+
 def tree_of(root: Path, topology: Topology) -> TreeBuilder:
     """The tree of a host whose topology file is known: the same devices, bridges and CPUs."""
     tree = TreeBuilder(root)
