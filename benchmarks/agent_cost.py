@@ -12,6 +12,7 @@ output is one JSON object: milliseconds a message.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
@@ -71,7 +72,7 @@ class Host:
 
     def report(self) -> tuple[str, str, Message]:
         """Say what is there: the same as before."""
-        seen = self.backend.observe()
+        seen = asyncio.run(self.backend.observe())
         report = ObservedReport(
             boot_id=self.boot,
             seq=self.home.next_report(self.boot),

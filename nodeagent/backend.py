@@ -106,10 +106,13 @@ class Backend(Protocol):
     def topology(self) -> TopologyReport:
         """How the devices are wired, as last read; what a task's devices are checked against."""
 
-    def observe(self) -> Observation:
-        """VMs, devices and conditions, read now."""
+    async def observe(self) -> Observation:
+        """VMs, devices and conditions, read now; what is slow to tell keeps nothing else waiting.
 
-    def believes(self, control_key: str) -> bool | None:
+        One look at a time, and none is given that a discovery has overtaken.
+        """
+
+    async def believes(self, control_key: str) -> bool | None:
         """Whether whoever does the work as root takes what this key (base64) has signed.
 
         None where nobody says. Raises HostUnknown.

@@ -220,7 +220,7 @@ class Agent:
             if verified.envelope.kind is not TaskKind.DISCOVER:
                 report = self.backend.topology()
                 self._shares.learn(report)
-                verify_devices(verified, report, self.backend.observe(), self._shares)
+                verify_devices(verified, report, await self.backend.observe(), self._shares)
                 await self.backend.take(signed)
         except TaskRefused as refusal:
             passing = refusal.code in _WRONG_MOMENT

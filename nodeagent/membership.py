@@ -78,7 +78,7 @@ class Membership:
         one. Once in a while only. Raises Unreachable.
         """
         now = self._control.server_now()
-        if self._backend.believes(identity.control_public_key) is not False:
+        if await self._backend.believes(identity.control_public_key) is not False:
             self._doubted_at = float("-inf")
         elif not 0 <= now - self._doubted_at < _DOUBT_AGAIN_S:
             with contextlib.suppress(Refused):

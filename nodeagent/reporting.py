@@ -34,7 +34,7 @@ class Reporter:
 
     async def report_if_due(self) -> None:
         """Look, and tell when it is due. Raises Unreachable, or Refused when work should wait."""
-        seen, boot_id = self._backend.observe(), self._backend.boot_id()
+        seen, boot_id = await self._backend.observe(), self._backend.boot_id()
         # A clock that was set back must not keep the node silent.
         age = self._clock.now() - self._told_at
         if self._told == (boot_id, seen) and 0 <= age < self._every_s:

@@ -97,8 +97,11 @@ class HostBackend:
         self._recalled: TopologyReport | None = None
         self._cleaning: set[str] = set()
         self._runtime: Inspection | None = None
-        self._seen: DeviceSight | None = None
+        # With the report whose devices were looked at.
+        self._seen: tuple[TopologyReport, DeviceSight] | None = None
         self._seen_at = 0.0
+        self._turn = asyncio.Lock()
+        self._look: asyncio.Future[Observation] | None = None
 
     @property
     def hostname(self) -> str:
@@ -161,8 +164,24 @@ class HostBackend:
             self._recalled = self._wiring.read()
         return self._recalled
 
-    def observe(self) -> Observation:
-        """What is on the host now. Raises HelperAway: then it is unknown, and not told."""
+    async def observe(self) -> Observation:
+        """What is on the host now. Raises HelperAway: then it is unknown, and not told.
+
+        In a thread: a driver or a helper that takes its time must not keep leases from being
+        renewed. Where a discovery was made meanwhile, what was seen is of before it: once more.
+        """
+        async with self._turn:
+            while True:
+                if self._look is not None and not self._look.done():
+                    # Whoever wanted it has gone; two at once would ask the driver twice.
+                    await asyncio.wait([self._look])
+                known = self._topology
+                self._look = asyncio.ensure_future(asyncio.to_thread(self._observe))
+                seen = await asyncio.shield(self._look)
+                if known is None or known is self._topology:
+                    return seen
+
+    def _observe(self) -> Observation:
         seen, report = self._inspect(), self._known_wiring()
         sight = self._sight(report)
         free = {
@@ -182,16 +201,17 @@ class HostBackend:
             return ()
         return self._users.conditions(self._clock.now(), burning=burning)
 
-    def believes(self, control_key: str) -> bool | None:
+    async def believes(self, control_key: str) -> bool | None:
         """By the helper's own word. Raises HelperAway."""
-        return believes(self._helper.belief(), control_key)
+        return believes(await asyncio.to_thread(self._helper.belief), control_key)
 
     def _sight(self, report: TopologyReport) -> DeviceSight:
         """Which devices are there; looked at every few seconds, since a driver takes its time."""
-        now = self._clock.now()
-        if self._seen is None or not 0 <= now - self._seen_at < _LOOK_EVERY_S:
-            self._seen, self._seen_at = self._wiring.look(report), now
-        return self._seen
+        now, kept = self._clock.now(), self._seen
+        if kept is None or kept[0] is not report or not 0 <= now - self._seen_at < _LOOK_EVERY_S:
+            kept = report, self._wiring.look(report)
+            self._seen, self._seen_at = kept, now
+        return kept[1]
 
     async def take(self, task: SignedTask) -> None:
         """By the helper, with the control plane's keys as root has them. Raises BackendError."""
@@ -315,7 +335,7 @@ class HostBackend:
         waited = 0.0
         while True:
             await progress("booting", 75)
-            seen = self._tenancy(claim)
+            seen = await asyncio.to_thread(self._tenancy, claim)
             if seen.state is VmState.STOPPED:
                 raise BackendError("start_failed", "the machine ended by itself", retryable=True)
             if seen.state is VmState.RUNNING and await self._answers(seen):

@@ -93,7 +93,7 @@ class SimBackend:
         self.store.refresh()
         return self.store.state
 
-    def observe(self) -> Observation:
+    async def observe(self) -> Observation:
         """What is on the host's disk now."""
         self.store.refresh()
         return observe_host(
@@ -105,7 +105,7 @@ class SimBackend:
             self.store.state.loaded(self._clock.now()),
         )
 
-    def believes(self, control_key: str) -> bool | None:
+    async def believes(self, control_key: str) -> bool | None:
         """Nobody does anything as root here."""
         return None
 

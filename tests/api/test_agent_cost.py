@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ class Steady(Agent):
     def report(self, **change: Any) -> None:
         """Say what is on the host."""
         self.seq += 1
-        seen = self.backend.observe()
+        seen = asyncio.run(self.backend.observe())
         message = ObservedReport(
             self.boot, self.seq, int(time.time()), seen.vms, seen.devices, seen.conditions
         ).to_json()
