@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ _MUST_NOT_GROW = ("ecc_uncorrected", "remapped_rows_failed", "remapped_rows_pend
 # nvidia-smi sets it.
 _MODES = {"ecc_mode": "--ecc-config", "mig_mode": "--multi-instance-gpu"}
 _PERSISTENCE = "persistence"
+_MINOR = re.compile(r"^Device Minor:\s*(\d{1,5})\s*$", re.M)
 AS_NEW: Final[Mapping[str, int]] = {"mig_mode": 0}
 """How any GPU of a whole host goes to its tenant; ECC differs from model to model."""
 
@@ -85,24 +87,24 @@ class GpuCare:
         """Reset, and look that the memory is empty. Raises StepFailed.
 
         before: how it was set when it was handed over. What a machine has changed is set back
-        first, since it comes into force with the reset; `error_free` looks whether it did. A reset
-        over the bus takes the GPU from under its driver: not while anybody has it open.
+        first, since it comes into force with the reset; `error_free` looks whether it did. For a
+        reset over the bus its driver is taken away, which waits for whoever has it open.
         """
         back = self._set_back(uuid, before or {})
         refused = self._smi(uuid, "--gpu-reset", _RESET_S)
-        if refused and self._open_in(uuid, root):
+        if refused and self._open_in(uuid, address, bus, root):
             # Perhaps in its persistence daemon alone, which lets go.
             self._smi(uuid, "--persistence-mode=0", _SETTING_S)
             refused = self._smi(uuid, "--gpu-reset", _RESET_S)
         method, detail = "gpu_reset", "reset by the driver"
         if refused:
-            users = self._open_in(uuid, root)
+            users = self._open_in(uuid, address, bus, root)
             if users:
                 raise StepFailed(
                     f"nvidia-smi {refused}; it is open in {', '.join(users)}: end that"
                 )
             try:
-                how = bus.reset(address)
+                how = bus.reset_without_driver(address)
             except StepFailed as error:
                 raise StepFailed(f"nvidia-smi {refused}; and {error}") from error
             method, detail = "bus_reset", f"the driver refused ({refused[:200]}); reset by {how}"
@@ -114,12 +116,20 @@ class GpuCare:
             self._smi(uuid, "--persistence-mode=1", _SETTING_S)
         return Done(method, f"{detail}; {used // _MIB} MiB in use afterwards{back}")
 
-    def _open_in(self, uuid: str, root: Path) -> list[str]:
-        """Whoever has the GPU open; nobody is known where it cannot be asked for its file."""
+    def _open_in(self, uuid: str, address: str, bus: PciBus, root: Path) -> list[str]:
+        """Whoever has the GPU open, by the file that NVML or the driver itself names.
+
+        Raises StepFailed where neither does: then nobody knows.
+        """
         try:
             files = self.device_files(uuid, root)
-        except StepFailed:
-            return []
+        except StepFailed as error:
+            if not bus.driver(address):
+                return []
+            file = driver_file(root, address)
+            if file is None:
+                raise StepFailed(f"who has {uuid} open is not known: {error}") from error
+            files = [file]
         return holders(files, root / "proc", all_seen=True, everybody=True)
 
     def _set_back(self, uuid: str, before: Mapping[str, int]) -> str:
@@ -232,6 +242,16 @@ class GpuCare:
                 yield session, _record(session, uuid)
         except NvmlUnavailable as error:
             raise StepFailed(str(error)) from error
+
+
+def driver_file(root: Path, address: str) -> Path | None:
+    """The device file of a GPU by what NVIDIA's driver tells of it; None where it does not."""
+    told = root / "proc/driver/nvidia/gpus" / address / "information"
+    try:
+        minor = _MINOR.search(told.read_text("utf-8", "replace"))
+    except OSError:
+        return None
+    return root / "dev" / f"nvidia{minor[1]}" if minor else None
 
 
 def _record(session: NvmlSession, uuid: str) -> GpuRecord:

@@ -159,6 +159,31 @@ class PciBus:
         """Take a device from its driver. Raises StepFailed."""
         self._unbind(address)
 
+    def reset_without_driver(self, address: str) -> str:
+        """Reset one function while no driver has it; gives how. Raises StepFailed.
+
+        The kernel presumes that what it resets so is unused (__pci_reset_function_locked in its
+        drivers/pci/pci.c): a driver that stays bound goes on with a device that has forgotten all
+        that it was told. The driver must have no users, or the kernel may wait for them for ever.
+        """
+        driver = self.driver(address)
+        self._unbind(address)
+        try:
+            how = self.reset(address)
+        except StepFailed as error:
+            self._bound_again(address, driver, f"{error}; and ")
+            raise
+        self._bound_again(address, driver, f"reset by {how}; ")
+        return how
+
+    def _bound_again(self, address: str, driver: str, before: str) -> None:
+        until = time.monotonic() + _SETTLE_S
+        while driver and self.driver(address) != driver:
+            self._probe(address)
+            if time.monotonic() > until:
+                raise StepFailed(f"{before}{driver} does not take {address} again")
+            time.sleep(0.05)
+
     def vfio_file(self, address: str) -> Path:
         """The device file of its IOMMU group. Raises StepFailed."""
         link = self.folder(address) / "iommu_group"

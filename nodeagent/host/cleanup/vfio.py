@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from nodeagent.host.cleanup.amd import AmdCare
-from nodeagent.host.cleanup.gpu import GpuCare
+from nodeagent.host.cleanup.gpu import GpuCare, driver_file
 from nodeagent.host.cleanup.looking import Users, holders, mounts, openers
 from nodeagent.host.cleanup.nvme import NvmeEraser, namespaces_of
 from nodeagent.host.cleanup.pci import PciBus
@@ -22,8 +21,6 @@ from nodeagent.host.runtime.spec import SpecError, StandIn, pci_functions
 from nodeagent.protocol import NOT_APPLICABLE, DeviceMode, SlotDevices, TopologyReport
 
 _NVIDIA = "nvidia"
-# In what NVIDIA's driver tells of each of its GPUs: the number of its device file.
-_MINOR = re.compile(r"^Device Minor:\s*(\d{1,5})\s*$", re.M)
 
 
 class VfioDevices:
@@ -107,15 +104,11 @@ class VfioDevices:
         for gpu in self._report().gpus:
             if gpu.uuid is None or not self._is_the_drivers(gpu.pci):
                 continue
-            told = self._root / "proc/driver/nvidia/gpus" / (gpu.pci or "") / "information"
-            try:
-                minor = _MINOR.search(told.read_text("utf-8", "replace"))
-            except OSError:
-                minor = None
-            if minor is None:
+            file = driver_file(self._root, gpu.pci or "")
+            if file is None:
                 unknown.append(gpu.uuid)
             else:
-                files[gpu.uuid] = self._root / "dev" / f"nvidia{minor[1]}"
+                files[gpu.uuid] = file
         return replace(openers(files, self._root / "proc"), unknown=tuple(unknown))
 
     def _is_the_drivers(self, address: str | None) -> bool:
