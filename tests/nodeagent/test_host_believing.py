@@ -14,7 +14,7 @@ from nodeagent.backend import BackendError
 from nodeagent.host.believing import differences
 from nodeagent.host.discovery import see_as_root
 from nodeagent.host.helper.client import Helper
-from nodeagent.host.helper.wire import Belief, Trust
+from nodeagent.host.helper.wire import Belief, Held, Trust
 from nodeagent.identity import Identity
 from nodeagent.protocol import SignedTask, TaskKind
 from nodeagent.signing import fingerprint, public_text
@@ -93,6 +93,8 @@ def test_the_helper_tells_its_agent_what_the_first_process_has_mounted(stage: Ho
     told = helper.survey()
     assert told == see_as_root(Path("/"))
     assert told.unreadable == ""
+    # Files stand in for its GPUs, which nobody need let go of.
+    assert helper.holders() == Held((), (), ())
 
 
 def test_a_helper_that_does_not_say_whom_it_believes_is_unknown_and_not_wrong() -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from nodeagent.host.backend import HostBackend
 from nodeagent.host.cleanup.looking import Opener, Users
 from nodeagent.host.helper.wire import Held, SeenHolder
 from nodeagent.host.nvml import Nvml
 from nodeagent.host.using import GpuUsers
+from tests.nodeagent.clock import FakeClock
 from tests.nodeagent.host_facts.fake import FakeNvml, uuid_of
 from tests.nodeagent.host_facts.test_host_cleanup import CARD, Host
 
@@ -179,3 +183,23 @@ def test_a_burn_in_may_use_the_gpus_and_what_stays_after_it_is_told_of() -> None
         assert told(users, now, burning=True) == {}
     assert told(users, 90.0) == {}
     assert len(told(users, 120.0)) == 2
+
+
+@pytest.mark.parametrize(
+    ("images", "use", "looks"),
+    [
+        ({"small": ""}, None, 1),
+        ({"small": ""}, "slices", 1),
+        ({}, None, 0),
+        ({"s": ""}, "baremetal", 0),
+    ],
+)
+def test_it_is_looked_for_where_machines_are_made(
+    images: dict[str, str], use: str | None, looks: int
+) -> None:
+    config = SimpleNamespace(socket_path=None, images=images, intended_use=use)
+    backend = HostBackend(cast(Any, config), FakeClock(), cast(Any, None), Nvml())
+    helper = Asked()
+    backend._users = GpuUsers(helper)
+    backend._used(burning=False)
+    assert helper.times == looks
