@@ -15,7 +15,7 @@ from gpuaas.kernel import errors
 from gpuaas.kernel.clock import FakeClock, db_now, use
 from gpuaas.kernel.clock import now as time_now
 from gpuaas.kernel.models import Event, WorkflowRun
-from nodeagent.protocol import Address, Condition, Presence, VmState
+from nodeagent.protocol import Address, Presence, VmState
 from placement.domain.drift import (
     KINDS,
     DeviceDifference,
@@ -173,31 +173,6 @@ def test_a_lost_machine_is_kept_until_an_operator_gives_it_up(
     assert (ended.state, ended.outcome_code) == ("released", "drift_vm_missing")
     row.refresh_from_db()
     assert (row.state, row.outcome) == ("closed", "repaired")
-
-
-@pytest.mark.django_db
-def test_a_machine_that_its_hosts_restart_has_ended_says_why(
-    acme: TenantWorld, broken: Broken, clock: FakeClock
-) -> None:
-    ref = lease(acme, broken)
-    broken.change(ref, state=VmState.UNKNOWN)
-    pass_by(clock, broken)
-    assert standing("vm_state") == []
-    broken.change(ref, state=VmState.STOPPED)
-    said = "this host has no image small [image_unknown]"
-    gpus = sorted(broken.gpus)[:2]
-    told = [Condition("machine_not_restarted", said, gpu, ref) for gpu in gpus]
-    for _ in range(6):
-        clock.advance(30)
-        broken.report(*told)
-        drift_sweep()
-    (row,) = standing("vm_state")
-    assert str(row.allocation_id) == ref
-    assert row.detail.endswith(f"should run: {said} [machine_not_restarted]")
-    node = broken.host.fresh()
-    assert (node.schedulable, node.free_count) == (True, 6)
-    blocked = node.slots.filter(state="blocked").values_list("index", flat=True)
-    assert sorted(blocked) == [0, 1]
 
 
 @pytest.mark.django_db
