@@ -15,7 +15,13 @@ from nodeagent.host.discovery import (
     observe_devices,
 )
 from nodeagent.host.nvml import Nvml
-from nodeagent.protocol import ObservedDevice, ObservedDevices, Presence, TopologyReport
+from nodeagent.protocol import (
+    Condition,
+    ObservedDevice,
+    ObservedDevices,
+    Presence,
+    TopologyReport,
+)
 from nodeagent.simhost.hardware import read_config, read_hardware
 from nodeagent.topology.slots import topology_report
 
@@ -53,6 +59,7 @@ class OwnWiring:
         if keeps:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._memory = GpuMemory(folder / "gpus.json", keeps=keeps)
+        self._told: tuple[Condition, ...] = ()
 
     def read(self) -> TopologyReport:
         """Discover anew. Raises TopologyError."""
@@ -61,7 +68,11 @@ class OwnWiring:
 
     def look(self, report: TopologyReport) -> DeviceSight:
         """Look again."""
-        return observe_devices(report, self._root, self._nvml, self._memory, self._ask_root)
+        sight = observe_devices(
+            report, self._root, self._nvml, self._memory, self._ask_root, self._told
+        )
+        self._told = sight.conditions
+        return sight
 
 
 class ReplayedWiring:

@@ -1,12 +1,13 @@
 """Which of the known devices are there now, and which need somebody?
 
 Presence has three values. A device that the bus still lists but its driver cannot reach is
-unknown, not absent; a library that cannot be asked says nothing about any device.
+unknown, not absent; a library that cannot be asked says nothing about any device. Nor does it take
+back what it has said: whoever reads a report takes a condition that is not in it for over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from nodeagent.host.discovery.memory import said as said_of
 from nodeagent.host.discovery.rooted import AskRoot
 from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.nvml import GpuRecord, Nvml
-from nodeagent.host.nvml.library import HANGS, LOST, SLOW
+from nodeagent.host.nvml.library import HANGS, LOST, NOBODY, SLOW
 from nodeagent.protocol import (
     Condition,
     Gpu,
@@ -38,6 +39,9 @@ from nodeagent.protocol import (
 from nodeagent.topology.pci import DeviceKind
 
 _MOST_CONDITIONS = 256
+# What only the driver says, and takes back; of which fact it is, where it is of one.
+_LOST, _RECOVERY, _REMAP = "gpu_lost", "gpu_recovery_required", "gpu_row_remap_failed"
+_FACT_OF = {_RECOVERY: "recovery_action", _REMAP: "remapped_rows_failed"}
 
 
 @dataclass(frozen=True)
@@ -54,10 +58,12 @@ def observe_devices(
     nvml: Nvml | None = None,
     memory: GpuMemory | None = None,
     ask_root: AskRoot | None = None,
+    before: Sequence[Condition] = (),
 ) -> DeviceSight:
     """Look at the devices of a report again. Holders and cleanliness are the caller's to add.
 
-    ask_root: the serial numbers of cards that no driver names now.
+    ask_root: the serial numbers of cards that no driver names now. before: the conditions of the
+    look before, some of which stand where the driver cannot be asked now.
     """
     bus = read_bus(Tree(root))
     said = ask_libraries(nvml, bus, wiring=False)
@@ -83,7 +89,10 @@ def observe_devices(
         condition
         for gpu in known
         if gpu.uuid not in replaced
-        for condition in _gpu_conditions(gpu, here, listed, said)
+        for condition in (
+            *_gpu_conditions(gpu, here, listed, said),
+            *_standing(here.get(gpu.uuid or ""), said, [c for c in before if c.device == gpu.uuid]),
+        )
     ]
     gpus = tuple(
         ObservedDevice(gpu.uuid or "", _gpu_presence(gpu, here, listed, said)) for gpu in known
@@ -164,7 +173,7 @@ def _gpu_conditions(
             return []
         lost = _some_lost(said)
         why = "the driver has lost it" if lost else said.nvml_reason or _why_unnamed(said)
-        code = "gpu_lost" if lost else "gpu_unreadable"
+        code = _LOST if lost else "gpu_unreadable"
         return [Condition(code, f"the GPU cannot be identified: {why}", device=uuid)]
     record = here[uuid]
     if record is None:
@@ -172,11 +181,29 @@ def _gpu_conditions(
     found: list[Condition] = []
     if record.lost:
         detail = "the driver lost it while it was read; what it is now is unknown"
-        found.append(Condition("gpu_lost", detail, device=uuid))
+        found.append(Condition(_LOST, detail, device=uuid))
     action = record.facts["recovery_action"].value
     if action not in (None, "none"):
         detail = f"the driver asks for {action}"
-        found.append(Condition("gpu_recovery_required", detail, device=uuid))
+        found.append(Condition(_RECOVERY, detail, device=uuid))
     if record.facts["remapped_rows_failed"].value:
-        found.append(Condition("gpu_row_remap_failed", "a row could not be remapped", device=uuid))
+        found.append(Condition(_REMAP, "a row could not be remapped", device=uuid))
     return found
+
+
+def _standing(
+    record: GpuRecord | None, said: Libraries, before: Sequence[Condition]
+) -> list[Condition]:
+    """What the driver last said of a GPU, where it says nothing of that now.
+
+    So it is while it is let go of for another GPU, hangs or is slow. Where there is none at all,
+    there is nobody who could ever take it back.
+    """
+    if record is None:
+        asked = not said.nvml_reason or said.nvml_reason in NOBODY
+        return [] if asked else [one for one in before if one.code in (_LOST, *_FACT_OF)]
+    return [
+        one
+        for one in before
+        if one.code in _FACT_OF and record.facts[_FACT_OF[one.code]].presence is Presence.UNKNOWN
+    ]
