@@ -14,11 +14,12 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from nodeagent.files import read_json, sync_folder, told, write_json
-from nodeagent.protocol import SlotDevices, WireError
+from nodeagent.protocol import SlotDevices, WireError, check_characters
 
 log = logging.getLogger("nodeagent.helper")
 
@@ -166,8 +167,9 @@ class Records:
         """Out of the way, so that it is told of and the rest goes on."""
         try:
             self._aside.mkdir(exist_ok=True, mode=0o700)
-            taken = [one for one in self._aside.glob("*.json") if one.name.startswith(path.stem)]
-            os.replace(path, self._aside / f"{path.stem}.{len(taken)}.json")
+            names = (self._aside / f"{path.stem}.{number}.json" for number in count())
+            # Some of those before may have been removed by hand; none of the others is overwritten.
+            os.replace(path, next(name for name in names if not name.exists()))
             sync_folder(self._aside)
             sync_folder(self._folder)
         except OSError as error:
@@ -200,9 +202,12 @@ def _parsed(stored: Any, claim: str) -> Tenancy:
     read = Tenancy(slots=slots, ssh_keys=keys, **kept)
     if read.claim != claim or not slots or read.kind not in (SLICE, BAREMETAL):
         raise ValueError("it is not this claim's, has no slot, or is of no kind")
-    texts = (read.image, read.hostname, read.user, read.boot, read.host, read.tap, *keys)
-    if not all(isinstance(one, str) and len(one) <= 4096 and one.isprintable() for one in texts):
+    texts = (read.image, read.hostname, read.user, read.boot, read.host, read.tap)
+    if not all(len(one) <= 4096 and one.isprintable() for one in texts):
         raise ValueError("a text has odd characters")
+    for key in keys:
+        # What a task may have: its owner may call a key in any script.
+        check_characters(key, "/ssh_keys", multiline=False)
     counts = [number for named in read.errors.values() for number in named.values()]
     counts += [number for done in read.cleaned.values() for number in done]
     if not all(type(number) is int for number in counts) or not 0 <= read.port <= 65535:

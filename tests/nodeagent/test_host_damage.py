@@ -14,7 +14,14 @@ import pytest
 from nodeagent.backend import BackendError
 from nodeagent.host.helper.bounds import Bounds
 from nodeagent.host.records import SLICE, Records, Tenancy
-from nodeagent.protocol import SlotDevices, TaskKind, TopologyReport, VmReleaseParams, VmState
+from nodeagent.protocol import (
+    SlotDevices,
+    TaskKind,
+    TopologyReport,
+    VmProvisionParams,
+    VmReleaseParams,
+    VmState,
+)
 from tests.nodeagent.host_stage import HostStage, host_stage, until
 
 SLOT = SlotDevices(0, "GPU-00000000-0000", nic="nic-0")
@@ -102,6 +109,39 @@ def test_a_record_of_a_later_or_an_earlier_helper_is_not_damaged(folder: Path) -
     records = Records(folder)
     assert [one.claim for one in records.all()] == ["one", "two"]
     assert (records.get("one"), records.damaged()) == (ONE, [])
+
+
+def test_what_a_task_may_have_in_a_key_is_no_damage_in_a_record(folder: Path) -> None:
+    named = "ssh-ed25519 AAAA clé\u00a0à la maison\u200b"
+    sent = VmProvisionParams.from_json(
+        {
+            "allocation_id": "one",
+            "slots": [SLOT.to_json()],
+            "image": "base",
+            "hostname": "vm-1",
+            "ssh_keys": [named],
+        }
+    )
+    records = Records(folder)
+    records.put(replace(ONE, ssh_keys=sent.ssh_keys))
+    assert (Records(folder).get("one"), records.damaged()) == (replace(ONE, ssh_keys=(named,)), [])
+    for wrong in ("ssh-ed25519 AAAA a\x00b", "ssh-ed25519 AAAA a\nb", 7):
+        spoil(folder, member("ssh_keys", [wrong]))
+        assert records.get("one") is None
+        assert {one.claim for one in records.damaged()} == {"one"}
+        records.put(ONE)
+
+
+def test_a_damaged_record_takes_no_other_ones_place(folder: Path) -> None:
+    for text in ("first", "second", "third"):
+        (folder / "one.json").write_text(text)
+        assert Records(folder).get("one") is None
+        if text == "second":
+            # Somebody has looked at the first, and removed it.
+            (folder / "damaged" / "one.0.json").unlink()
+        Records(folder).put(ONE)
+    kept = {path.name: path.read_text() for path in (folder / "damaged").iterdir()}
+    assert kept == {"one.0.json": "third", "one.1.json": "second"}
 
 
 def test_a_record_that_cannot_be_moved_is_told_of_where_it_is(folder: Path) -> None:
