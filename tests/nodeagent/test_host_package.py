@@ -44,6 +44,15 @@ def test_a_unit_is_well_formed_and_hardened(name: str, tmp_path: Path) -> None:
         assert ran.returncode == 0, ran.stdout[-600:] + ran.stderr
 
 
+def test_the_helper_starts_after_what_opens_gpus_at_boot_and_before_the_agent() -> None:
+    lines = (PACKAGE / "systemd" / "gpuaas-helper.service").read_text().splitlines()
+    told = dict(line.split("=", 1) for line in lines if line.startswith(("After=", "Before=")))
+    assert told == {
+        "After": "nvidia-persistenced.service nvidia-fabricmanager.service",
+        "Before": "gpuaas-agent.service",
+    }
+
+
 def test_the_agents_lock_has_the_products_versions_and_hashes() -> None:
     ours = (ROOT / "requirements.txt").read_text()
     for line in (PACKAGE / "requirements.txt").read_text().splitlines():
