@@ -65,6 +65,8 @@ _READY_POLL_S = 1.0
 _BANNER_S = 3.0
 _BEAT_S = 1.0
 _LOOK_EVERY_S = 10.0
+# Longer than a look at a slow driver is waited for, and shorter than a task is leased for.
+_LET_GO_S = 30.0
 # A driver changes, a GPU is reset, or nobody may have one open. The others take hours where disks
 # are erased; meanwhile the GPUs of everybody else are measured on.
 _WITHOUT_NVML = frozenset(
@@ -380,7 +382,7 @@ class HostBackend:
         if not needed:
             yield
             return
-        released = self._nvml.released()
+        released = self._nvml.released(wait_s=_LET_GO_S)
         try:
             await asyncio.to_thread(released.__enter__)
         except NvmlBusy as error:

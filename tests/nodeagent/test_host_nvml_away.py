@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,10 +12,12 @@ import pytest
 from nodeagent.backend import BackendError
 from nodeagent.host.assemble import hands_off
 from nodeagent.host.backend import HostBackend
+from nodeagent.host.discovery.gpus import _MOST_LOOK_S
 from nodeagent.host.helper.client import HelperAway
 from nodeagent.host.helper.wire import Verb
 from nodeagent.host.nvml import Nvml, NvmlUnavailable
 from nodeagent.protocol import SignedTask, TaskKind
+from placement.services.tasks import LEASE_S
 
 SIGNED = SignedTask({}, {}, "A" * 86 + "==")
 TURNS = 3
@@ -75,6 +78,25 @@ def test_a_machine_is_given_its_devices_with_no_handle_of_the_agents_on_them(
         asyncio.run(backend.provision(kind, params, at_once, SIGNED))
     assert {step for step, gone in helper.away.items() if gone} == away
     assert len(helper.away) == TURNS
+
+
+def test_a_look_at_a_slow_driver_is_outwaited_before_the_driver_of_a_gpu_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backend, helper = a_backend()
+    waits: list[float] = []
+    released = backend._nvml.released
+
+    def noted(*, wait_s: float) -> AbstractContextManager[None]:
+        waits.append(wait_s)
+        return released(wait_s=wait_s)
+
+    monkeypatch.setattr(backend._nvml, "released", noted)
+    params = cast(Any, SimpleNamespace(allocation_id="alloc-1"))
+    asyncio.run(backend.release(TaskKind.VM_RELEASE, params, at_once, SIGNED))
+    assert len(waits) == sum(helper.away.values()) == TURNS
+    # Nothing is told to the control plane meanwhile, which takes a lease for lost in the end.
+    assert _MOST_LOOK_S < min(waits) <= max(waits) < LEASE_S
 
 
 def test_the_agent_has_no_gpu_open_until_the_helper_answers_for_the_first_time() -> None:
