@@ -26,6 +26,8 @@ log = logging.getLogger("nodeagent.helper")
 SLICE, BAREMETAL = "slice", "baremetal"
 NO_UID = -1
 _CLAIM = re.compile(r"[A-Za-z0-9-]{1,64}")
+# How a file system says that it has lost a file, by the kind of its damage.
+_UNREADABLE = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG})
 _BROKEN = (WireError, ValueError, TypeError, KeyError, AttributeError)
 _KINDS: dict[str, type] = {
     **dict.fromkeys(("claim", "kind", "image", "hostname", "user", "boot", "host", "tap"), str),
@@ -128,7 +130,7 @@ class Records:
         left = [
             path
             for path in self._folder.glob("*.json")
-            if path.stem not in known and self._read(path) is None and path.exists()
+            if path.stem not in known and self._read(path) is None and _listed(path)
         ]
         found = (_damaged(path) for path in (*left, *self._aside.glob("*.json")))
         return sorted((one for one in found if one.claim not in known), key=lambda one: one.file)
@@ -152,11 +154,11 @@ class Records:
     def _read(self, path: Path) -> Tenancy | None:
         try:
             stored = read_json(path)
-            if stored is None and not path.exists():
+            if stored is None and not _listed(path):
                 return None
             return _parsed(stored, path.stem)
         except OSError as error:
-            if error.errno != errno.EIO:
+            if error.errno not in _UNREADABLE:
                 raise
             self._set_aside(path, told(error))
         except _BROKEN as error:
@@ -167,13 +169,14 @@ class Records:
         """Out of the way, so that it is told of and the rest goes on."""
         try:
             self._aside.mkdir(exist_ok=True, mode=0o700)
-            names = (self._aside / f"{path.stem}.{number}.json" for number in count())
             # Some of those before may have been removed by hand; none of the others is overwritten.
-            os.replace(path, next(name for name in names if not name.exists()))
+            taken = set(os.listdir(self._aside))
+            names = (f"{path.stem}.{number}.json" for number in count())
+            os.replace(path, self._aside / next(name for name in names if name not in taken))
             sync_folder(self._aside)
             sync_folder(self._folder)
         except OSError as error:
-            if path not in self._stuck and path.exists():
+            if path not in self._stuck and _listed(path):
                 self._stuck.add(path)
                 log.error("%s is damaged (%s) and cannot be moved: %s", path, why, told(error))
             return
@@ -183,6 +186,11 @@ class Records:
         if not _CLAIM.fullmatch(claim):
             raise ValueError("a claim is letters, digits and dashes")
         return self._folder / f"{claim}.json"
+
+
+def _listed(path: Path) -> bool:
+    """Whether its folder has it. The file itself may be one that cannot be asked anything."""
+    return path.name in os.listdir(path.parent)
 
 
 def _parsed(stored: Any, claim: str) -> Tenancy:

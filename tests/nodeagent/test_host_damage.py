@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from nodeagent.backend import BackendError
+from nodeagent.files import read_json
 from nodeagent.host.helper.bounds import Bounds
 from nodeagent.host.records import SLICE, Records, Tenancy
 from nodeagent.protocol import (
@@ -109,6 +112,41 @@ def test_a_record_of_a_later_or_an_earlier_helper_is_not_damaged(folder: Path) -
     records = Records(folder)
     assert [one.claim for one in records.all()] == ["one", "two"]
     assert (records.get("one"), records.damaged()) == (ONE, [])
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EUCLEAN, errno.EBADMSG])
+@pytest.mark.parametrize("moves", [True, False])
+def test_a_record_that_its_file_system_has_lost_is_told_of_and_the_others_are_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, moves: bool
+) -> None:
+    def read(path: Path) -> Any:
+        if path.name.startswith("one."):
+            raise OSError(number, os.strerror(number), str(path))
+        return read_json(path)
+
+    def replaced(path: Path, target: Path) -> None:
+        if not moves:
+            raise OSError(number, os.strerror(number), str(path))
+        path.rename(target)
+
+    monkeypatch.setattr("nodeagent.host.records.read_json", read)
+    monkeypatch.setattr("nodeagent.host.records.os.replace", replaced)
+    records = Records(folder)
+    assert [one.claim for one in records.all()] == ["two"]
+    (bad,) = records.damaged()
+    assert (bad.claim, bad.told, bad.file.parent.name == "damaged") == ("one", None, moves)
+
+
+def test_a_record_that_may_not_be_read_is_not_taken_for_a_damaged_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(path: Path) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("nodeagent.host.records.read_json", read)
+    with pytest.raises(PermissionError):
+        Records(folder).all()
+    assert sorted(path.name for path in folder.iterdir()) == ["one.json", "two.json"]
 
 
 def test_what_a_task_may_have_in_a_key_is_no_damage_in_a_record(folder: Path) -> None:
