@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from nodeagent.host.discovery import (
     DeviceSight,
     GpuMemory,
     Handing,
+    RootSight,
     discover,
     observe_devices,
 )
@@ -62,9 +64,18 @@ class OwnWiring:
         self._told: tuple[Condition, ...] = ()
 
     def read(self) -> TopologyReport:
-        """Discover anew. Raises TopologyError."""
-        found = discover(self._root, self._nvml, self._memory, self._ask_root, self._handing)
+        """Discover anew. Raises TopologyError, or OSError while root cannot be asked."""
+        ask_root = None if self._ask_root is None else self._rooted
+        found = discover(self._root, self._nvml, self._memory, ask_root, self._handing)
         return topology_report(found, self._name)
+
+    def _rooted(self) -> RootSight:
+        """What root sees. An inventory without it would block slots for longer than that lasts."""
+        assert self._ask_root is not None
+        told = self._ask_root()
+        if told.away:
+            raise OSError(errno.ENOTCONN, told.unreadable)
+        return told
 
     def look(self, report: TopologyReport) -> DeviceSight:
         """Look again."""

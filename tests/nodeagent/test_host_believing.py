@@ -88,7 +88,8 @@ def test_an_agent_that_has_not_met_the_new_key_yet_asks_for_it_and_nothing_is_wr
 
 def test_the_helper_tells_its_agent_what_the_first_process_has_mounted(stage: HostStage) -> None:
     helper = Helper(stage.folder / "run" / "helper.sock")
-    assert helper.survey().unreadable.startswith("the helper does not answer")
+    nobody = helper.survey()
+    assert (nobody.away, nobody.unreadable[:26]) == (True, "the helper does not answer")
     stage.start_helper()
     told = helper.survey()
     assert told == see_as_root(Path("/"))
@@ -128,7 +129,7 @@ def test_a_helper_from_before_is_named_by_the_agent(tmp_path: Path) -> None:
             assert await asyncio.to_thread(helper.belief) is None
             assert await asyncio.to_thread(helper.holders) is None
             said = await asyncio.to_thread(helper.survey)
-            assert "restart gpuaas-helper" in said.unreadable
+            assert ("restart gpuaas-helper" in said.unreadable, said.away) == (True, False)
             return await asyncio.to_thread(helper.trust)
 
     told = asyncio.run(asks())

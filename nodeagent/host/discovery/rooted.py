@@ -14,13 +14,15 @@ class RootSight:
 
     names, numbers: of the block devices in the first process's mount table, as `nvme0n1p1` and
     `259:1`. unreadable: why these may not be all, '' where they are. serials: of the GPUs by PCI
-    address, from configuration space, of which others are shown the beginning.
+    address, from configuration space, of which others are shown the beginning. away: nobody was
+    there to say anything now, and somebody may be in a moment.
     """
 
     names: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
     unreadable: str = ""
     serials: Mapping[str, Fact[str]] = field(default_factory=dict)
+    away: bool = False
 
 
 AskRoot = Callable[[], RootSight]

@@ -68,7 +68,9 @@ class Helper:
             told = Survey.from_json(self._told(Verb.SURVEY))
         except BackendError as error:
             return RootSight(unreadable=_older(error).detail)
-        except (WireError, HelperAway) as error:
+        except HelperAway as error:
+            return RootSight(unreadable=str(error), away=True)
+        except WireError as error:
             return RootSight(unreadable=f"the helper does not answer: {error}")
         serials = {one.pci: one.fact() for one in told.serials}
         return RootSight(frozenset(told.names), frozenset(told.numbers), told.unreadable, serials)

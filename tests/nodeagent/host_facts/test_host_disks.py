@@ -6,13 +6,17 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from nodeagent.host.cleanup.nvme import namespaces_of
 from nodeagent.host.cleanup.steps import StepFailed
+from nodeagent.host.config import HostConfig
 from nodeagent.host.discovery import AskRoot, RootSight, discover, see_as_root
 from nodeagent.host.nvml import Nvml
+from nodeagent.host.wiring import OwnWiring
 from nodeagent.protocol import Presence, TopologyReport
 from nodeagent.topology.slots import topology_report
 from tests.nodeagent.host_facts import trees
@@ -149,6 +153,26 @@ def test_where_the_first_process_is_hidden_root_tells_which_disks_the_host_lives
         report = asked(tree, partial(see_as_root, with_root.root))
         assert {nvme.id: nvme.reserved for nvme in report.nvmes} == {OWN: True, FREE: False}
         assert "mounts_unknown" not in {one.code for one in report.findings}
+
+
+def test_while_root_cannot_be_asked_there_is_no_inventory_that_would_take_disks_from_slots(
+    tree: TreeBuilder, tmp_path: Path
+) -> None:
+    _alone(tree)
+    answers: list[RootSight] = [RootSight()]
+    settings = SimpleNamespace(root=tree.root, name="h", keep=frozenset(), virtual_functions=False)
+    wiring = OwnWiring(
+        cast(HostConfig, settings), Nvml(), tmp_path / "agent", True, lambda: answers[0]
+    )
+    answers[0] = RootSight(unreadable="the helper does not answer: it restarts", away=True)
+    with pytest.raises(OSError, match="it restarts"):
+        wiring.read()
+    # A helper of before says nothing of it, for as long as it is there.
+    answers[0] = RootSight(unreadable="the helper is older than its agent")
+    report = wiring.read()
+    assert all(nvme.reserved for nvme in report.nvmes)
+    answers[0] = RootSight(away=True, unreadable="it restarts")
+    assert {one.presence for one in wiring.look(report).devices.nvmes} == {Presence.PRESENT}
 
 
 def test_root_is_not_asked_where_the_first_process_is_seen(tree: TreeBuilder) -> None:
