@@ -82,7 +82,8 @@ def observe_devices(
         if record.uuid.value is not None:
             here.setdefault(record.uuid.value, record)
     listed = frozenset(bus)
-    replaced = _replaced(bus, named, memory)
+    replaced = _replaced(bus, named, memory, before)
+    here = {uuid: one for uuid, one in here.items() if one is not None or uuid not in replaced}
     known = [gpu for gpu in report.gpus if gpu.uuid is not None]
     conditions = [Condition(REPLACED, why, device=uuid) for uuid, why in replaced.items()]
     conditions += [
@@ -117,15 +118,25 @@ def observe_devices(
 
 
 def _replaced(
-    bus: Mapping[str, PciDevice], named: AbstractSet[str], memory: GpuMemory | None
+    bus: Mapping[str, PciDevice],
+    named: AbstractSet[str],
+    memory: GpuMemory | None,
+    before: Sequence[Condition],
 ) -> dict[str, str]:
-    """By UUID of the card that was there: which one is there now, that no driver names."""
-    found = {}
+    """By UUID of the card that was there: which one is there now, that no driver names.
+
+    What a look before has found stands while the serial number cannot be read.
+    """
+    earlier = {one.device: one.detail for one in before if one.code == REPLACED}
+    found: dict[str, str] = {}
     for device in bus.values():
-        if memory is not None and device.kind is DeviceKind.GPU and device.address not in named:
-            known = memory.replaced(device)
-            if known is not None:
-                found[known.uuid] = said_of(known, device)
+        if memory is None or device.kind is not DeviceKind.GPU or device.address in named:
+            continue
+        other, known = memory.replaced(device), memory.recall(device)
+        if other is not None:
+            found[other.uuid] = said_of(other, device)
+        elif known is not None and device.serial.presence is Presence.UNKNOWN:
+            found |= {known.uuid: earlier[known.uuid]} if known.uuid in earlier else {}
     return found
 
 

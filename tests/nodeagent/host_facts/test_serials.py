@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from nodeagent.host.discovery import (
 from nodeagent.host.facts import absent, present, unknown
 from nodeagent.host.helper.wire import SeenSerial, Survey
 from nodeagent.host.nvml import Nvml
-from nodeagent.protocol import Presence, TopologyReport, UuidSource
+from nodeagent.protocol import Condition, Presence, TopologyReport, UuidSource
 from placement.domain.identity import BLOCK, SeenGpu, SlotIdentity, differences
 from tests.nodeagent.host_facts.conftest import PCI
 from tests.nodeagent.host_facts.fake import FakeNvml, uuid_of
@@ -60,9 +61,11 @@ class Eyes:
         """A discovery, as the control plane reads it."""
         return report_of(discover(self.host.root, self.nvml, self.memory, lambda: self.told))
 
-    def look(self, report: TopologyReport) -> DeviceSight:
-        """A look at what is known."""
-        return observe_devices(report, self.host.root, self.nvml, self.memory, lambda: self.told)
+    def look(self, report: TopologyReport, before: Sequence[Condition] = ()) -> DeviceSight:
+        """A look at what is known, perhaps after one that has found something."""
+        return observe_devices(
+            report, self.host.root, self.nvml, self.memory, lambda: self.told, before
+        )
 
 
 @pytest.fixture
@@ -128,6 +131,23 @@ def test_a_serial_number_that_is_not_known_to_be_another_leaves_what_was_remembe
     sight = eyes.look(report)
     assert [one.presence for one in sight.devices.gpus] == [Presence.PRESENT] * 2
     assert sight.conditions == ()
+
+
+def test_a_card_that_was_found_to_be_another_stays_so_while_nobody_reads_its_serial_number(
+    eyes: Eyes,
+) -> None:
+    before = eyes.read()
+    eyes.boots(config_space(NEW), held=True)
+    first = eyes.look(before)
+    told, eyes.told = eyes.told, NOBODY
+    second = eyes.look(before, first.conditions)
+    assert second == first
+    assert [one.presence for one in second.devices.gpus] == [Presence.PRESENT, Presence.UNKNOWN]
+    assert [one.code for one in second.conditions] == ["gpu_serial_changed"]
+    # The card of before was put back, and somebody reads it.
+    eyes.boots(config_space(OLD), held=True)
+    assert eyes.told != told
+    assert eyes.look(before, second.conditions).conditions == ()
 
 
 @pytest.mark.parametrize(
