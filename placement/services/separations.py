@@ -25,7 +25,7 @@ from tenants.models import Tenant
 
 MOST: Final = 50
 """Members of a set: each placement of one looks for the claims of all others on a host."""
-_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
+NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def _refuse(field: str, code: str, text: str) -> errors.InvalidRequest:
 
 def _checked(name: str, tenants: Sequence[UUID]) -> dict[str, str]:
     """The members, id to slug, in order. Raises InvalidRequest, naming the field."""
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise _refuse("name", "name_refused", "a slug is needed: a to z, digits, hyphens")
     members = sorted(set(tenants))
     if not 2 <= len(members) <= MOST:

@@ -101,6 +101,12 @@ def test_a_wrong_field_is_named_and_nothing_is_kept(fleet: Fleet, field: str, va
     assert not Separation.objects.exists()
 
 
+def test_a_name_is_refused_beside_a_tenant_that_there_is_not(fleet: Fleet) -> None:
+    answer = fleet.browser().send(SETS, {**GIVEN, "name": "\u0410cme"})
+    assert answer.status_code == 400
+    assert 'id="id_name_error"' in answer.content.decode()
+
+
 def test_who_only_looks_sees_the_sets_and_no_forms(fleet: Fleet) -> None:
     a_tenant("globex")
     kept(fleet.browser(), SETS, GIVEN)

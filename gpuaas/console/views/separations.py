@@ -46,8 +46,13 @@ class MembersForm(SeenForm):
 class SeparationForm(MembersForm):
     """A set with its name."""
 
-    name = forms.CharField(
-        label="Name of the set", max_length=60, help_text="a to z, digits, hyphens."
+    # Here as well as in the service, so that it is told beside whatever else is wrong.
+    name = forms.RegexField(
+        rf"\A{service.NAME.pattern}\Z",
+        label="Name of the set",
+        max_length=60,
+        help_text="a to z, digits, hyphens.",
+        error_messages={"invalid": "A slug is needed: a to z, digits, hyphens."},
     )
     field_order = ("name", "tenants")
 
