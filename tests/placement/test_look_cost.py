@@ -23,6 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 LARGE, LIMIT = 10_000, 24
 MOST = 6 * LIMIT
+TICKS = 20
 TABLES = ("placement_node", "placement_cutslot")
 PLANS = ("force_custom_plan", "force_generic_plan")
 _CLONE = """
@@ -92,6 +93,8 @@ def test_looks_read_few_rows_once_the_planner_has_been_told_that_there_are_hosts
             worst = max(read(look, plan) for look in looks(acme) for plan in PLANS)
             assert worst >= LARGE / 10, "what this is about"
         assert statistics_mend() >= 1
+        # Where somebody else has the table in hand, it is the next tick that counts.
+        assert any(statistics_mend() == 0 for _ in range(TICKS))
         for look in looks(acme):
             for plan in PLANS:
                 assert read(look, plan) <= MOST, (believed, plan)

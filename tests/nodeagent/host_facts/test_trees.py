@@ -121,11 +121,11 @@ SPACES: list[tuple[str, bytes, Presence, object]] = [
     ("a serial number of zeros", config_space(0), U, "sentinel"),
     ("a serial number of all ones", config_space(2**64 - 1), U, "sentinel"),
     ("a chain that leads back to itself",
-     bytes(256) + (0x100 << 20 | 1 << 16 | 1).to_bytes(4, "little") + bytes(3836), A,
-     "not_supported"),
+     bytes(256) + (0x100 << 20 | 1 << 16 | 1).to_bytes(4, "little") + bytes(3836), U,
+     "broken_chain"),
     ("a chain that leads out",
-     bytes(256) + (0xFFC << 20 | 1 << 16 | 1).to_bytes(4, "little") + bytes(3836), A,
-     "not_supported"),
+     bytes(256) + (0xFFC << 20 | 1 << 16 | 1).to_bytes(4, "little") + bytes(3836), U,
+     "broken_chain"),
 ]
 # fmt: on
 
