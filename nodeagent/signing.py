@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -30,11 +29,6 @@ def load_or_create_key(path: Path) -> Ed25519PrivateKey:
 def public_text(key: Ed25519PrivateKey) -> str:
     """The public half as 44 characters of base64."""
     return base64.b64encode(key.public_key().public_bytes_raw()).decode("ascii")
-
-
-def fingerprint(public_key: str) -> str:
-    """A public key's short name, which people can compare: 16 hex digits of its SHA-256."""
-    return hashlib.sha256(public_key.encode("ascii", "replace")).hexdigest()[:16]
 
 
 def sign(key: Ed25519PrivateKey, data: bytes) -> str:

@@ -145,6 +145,11 @@ class InvalidRequest(ProductError):
     title = "The request is not valid"
     unblock = "Correct the named fields and send the request again."
 
+    @classmethod
+    def of(cls, field: str, code: str, text: str) -> Self:
+        """The refusal of one field at the top of the body."""
+        return cls(f"{field}: {text}.", errors=(FieldError(f"/{field}", code, text),))
+
 
 class PermissionDenied(ProductError):
     """The caller is known, but may not do this."""

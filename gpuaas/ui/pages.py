@@ -216,10 +216,7 @@ def nul_in(given: QueryDict) -> str | None:
 
 def no_nul(field: str) -> errors.InvalidRequest:
     """The refusal of a NUL, naming its field."""
-    detail = "a NUL character is no text"
-    return errors.InvalidRequest(
-        f"{field}: {detail}.", errors=(errors.FieldError(f"/{field}", "bad_format", detail),)
-    )
+    return errors.InvalidRequest.of(field, "bad_format", "a NUL character is no text")
 
 
 def request_id(request: HttpRequest) -> str:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from nodeagent.host.helper.wire import Belief
 from nodeagent.identity import Identity
-from nodeagent.protocol import Condition
-from nodeagent.signing import fingerprint
+from nodeagent.protocol import Condition, key_fingerprint
 
 WRONG_NODE, WRONG_KEYS = "helper_wrong_node", "helper_wrong_keys"
 
@@ -41,8 +40,8 @@ def differences(
         said = f"{file} is of node {belief.node_id}, and this host joined as {identity.node_id}"
         found.append(Condition(WRONG_NODE, f"{said}; {way_out}"))
     if believes(belief, identity.control_public_key) is False:
-        has = ", ".join(map(fingerprint, belief.keys))
-        wanted = fingerprint(identity.control_public_key)
+        has = ", ".join(map(key_fingerprint, belief.keys))
+        wanted = key_fingerprint(identity.control_public_key)
         said = f"{file} has the keys {has}, and the control plane signs with {wanted}"
         found.append(Condition(WRONG_KEYS, f"{said}; {way_out}"))
     return tuple(found)

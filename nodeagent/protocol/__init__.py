@@ -89,6 +89,7 @@ from nodeagent.protocol.params import (
 from nodeagent.protocol.parts import GPU_MILLI, GpuPart, PartKind, parts_clash
 from nodeagent.protocol.signed import (
     evidence_signing_bytes,
+    key_fingerprint,
     params_sha256,
     request_signing_bytes,
     task_envelope,
@@ -239,6 +240,7 @@ __all__ = [
     "cpu_list",
     "cpu_numbers",
     "evidence_signing_bytes",
+    "key_fingerprint",
     "load_json",
     "params_sha256",
     "parse_params",

@@ -10,6 +10,12 @@ from nodeagent.protocol.params import TaskParams
 from nodeagent.protocol.text import canonical_json, sha256_hex
 
 
+def key_fingerprint(public_key: str) -> str:
+    """A public key's short name, which people compare on both sides: 16 hex digits of its
+    SHA-256. ``public_key``: base64."""
+    return sha256_hex(public_key.encode("ascii", "replace"))[:16]
+
+
 def request_signing_bytes(
     method: str, path: str, sequence: int, timestamp: int, body: bytes
 ) -> bytes:

@@ -13,7 +13,6 @@ they have.
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -44,6 +43,7 @@ from placement.control_key_errors import (
     ControlKeysUnusable,
 )
 from placement.models import Node
+from placement.node_tasks import key_fingerprint
 from placement.services.nodes import need_reason
 
 OVERLAP: Final = timedelta(hours=1)
@@ -66,7 +66,7 @@ class ControlKey:
     @property
     def fingerprint(self) -> str:
         """Its short name, as hosts tell it: 16 hex digits of the SHA-256."""
-        return hashlib.sha256(self.public_key.encode("ascii")).hexdigest()[:16]
+        return key_fingerprint(self.public_key)
 
 
 def control_keys_list() -> tuple[ControlKey, ...]:

@@ -151,7 +151,7 @@ def policy_set(
     for name, value in given.items():
         low, high = ranges.get(name, (0, 23))
         if not low <= value <= high:
-            raise _refuse(name, "out_of_range", f"{low} to {high}")
+            raise errors.InvalidRequest.of(name, "out_of_range", f"{low} to {high}")
     row = DefragPolicy.objects.select_for_update().filter(pool=found).first()
     names = ("enabled", *given)
     before = None if row is None else {name: getattr(row, name) for name in names}
@@ -170,12 +170,6 @@ def policy_set(
         reason=why,
     )
     return row
-
-
-def _refuse(field: str, code: str, text: str) -> errors.InvalidRequest:
-    return errors.InvalidRequest(
-        f"{field}: {text}.", errors=(errors.FieldError(f"/{field}", code, text),)
-    )
 
 
 def in_window(policy: DefragPolicy, hour: int) -> bool:
@@ -242,28 +236,36 @@ def _named(request: UUID, sku: str, slots: int | None) -> Item:
     """The request that waits for room. Raises InvalidRequest, or why it may not be placed now."""
     head = head_named(request)
     if head is None or head.item is None:
-        raise _refuse("request", "unknown", "no request of this id waits for room")
+        raise errors.InvalidRequest.of("request", "unknown", "no request of this id waits for room")
     if head.refused is not None:
         raise head.refused
     item = head.item
     if item.authority.sku != sku:
-        raise _refuse("sku", "does_not_match", f"the request is for {item.authority.sku}")
+        raise errors.InvalidRequest.of(
+            "sku", "does_not_match", f"the request is for {item.authority.sku}"
+        )
     if item.want.part is not None or item.facts.replicas > 1:
-        raise _refuse("request", "not_allowed", "room is made for one of slots or a host")
+        raise errors.InvalidRequest.of(
+            "request", "not_allowed", "room is made for one of slots or a host"
+        )
     if slots not in (None, item.want.slots):
-        raise _refuse("slots", "does_not_match", f"the request is for {item.want.slots}")
+        raise errors.InvalidRequest.of(
+            "slots", "does_not_match", f"the request is for {item.want.slots}"
+        )
     return item
 
 
 def _size(product: Sold, slots: int | None, host: int) -> int:
     if product.whole:
         if slots not in (None, 0, host):
-            raise _refuse("slots", "not_allowed", "this is sold by the host: leave slots out")
+            raise errors.InvalidRequest.of(
+                "slots", "not_allowed", "this is sold by the host: leave slots out"
+            )
         return 0
     most = min(product.most, host)
     size = most if slots is None else slots
     if not product.least <= size <= most:
-        raise _refuse("slots", "out_of_range", f"{product.least} to {most}")
+        raise errors.InvalidRequest.of("slots", "out_of_range", f"{product.least} to {most}")
     return size
 
 

@@ -63,19 +63,15 @@ class TermsPreview:
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
-def _refuse(field: str, code: str, text: str) -> errors.InvalidRequest:
-    return errors.InvalidRequest(
-        f"{field}: {text}.", errors=(errors.FieldError(f"/{field}", code, text),)
-    )
-
-
 def _family(name: str) -> NodeFamily | None:
     """The family; None where the terms are for every family without its own."""
     if name in ("", EVERY):
         return None
     found = NodeFamily.objects.filter(name=name).first()
     if found is None:
-        raise _refuse("family", "unknown", f"no family of this name; {EVERY} is for all others")
+        raise errors.InvalidRequest.of(
+            "family", "unknown", f"no family of this name; {EVERY} is for all others"
+        )
     return found
 
 
@@ -85,18 +81,26 @@ def _checked(
     """The columns that terms as given come to. Raises InvalidRequest, naming the field."""
     for capability, checks in required.items():
         if capability not in CAPABILITIES:
-            raise _refuse("required", "unknown", f"one of {', '.join(CAPABILITIES)}")
+            raise errors.InvalidRequest.of(
+                "required", "unknown", f"one of {', '.join(CAPABILITIES)}"
+            )
         for check, valid_s in checks.items():
             if check not in CHECKS:
-                raise _refuse("required", "unknown", f"{check[:40]} is none of {', '.join(CHECKS)}")
+                raise errors.InvalidRequest.of(
+                    "required", "unknown", f"{check[:40]} is none of {', '.join(CHECKS)}"
+                )
             if valid_s is not None and not 60 <= valid_s <= MOST_VALID_S:
-                raise _refuse("required", "out_of_range", f"60 to {MOST_VALID_S} seconds")
+                raise errors.InvalidRequest.of(
+                    "required", "out_of_range", f"60 to {MOST_VALID_S} seconds"
+                )
     try:
         driver = list(version_of(driver_min)) if driver_min else []
     except BadVersion as bad:
-        raise _refuse("driver_min", "bad_format", str(bad)) from bad
+        raise errors.InvalidRequest.of("driver_min", "bad_format", str(bad)) from bad
     if firmware_min and not firmware_in(firmware_min):
-        raise _refuse("firmware_min", "bad_format", "hexadecimal numbers with dots between them")
+        raise errors.InvalidRequest.of(
+            "firmware_min", "bad_format", "hexadecimal numbers with dots between them"
+        )
     return {
         "required": {c: dict(checks) for c, checks in required.items()},
         "driver_min": driver,

@@ -44,22 +44,18 @@ class SeparationPreview:
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
-def _refuse(field: str, code: str, text: str) -> errors.InvalidRequest:
-    return errors.InvalidRequest(
-        f"{field}: {text}.", errors=(errors.FieldError(f"/{field}", code, text),)
-    )
-
-
 def _checked(name: str, tenants: Sequence[UUID]) -> dict[str, str]:
     """The members, id to slug, in order. Raises InvalidRequest, naming the field."""
     if not NAME.fullmatch(name):
-        raise _refuse("name", "name_refused", "a slug is needed: a to z, digits, hyphens")
+        raise errors.InvalidRequest.of(
+            "name", "name_refused", "a slug is needed: a to z, digits, hyphens"
+        )
     members = sorted(set(tenants))
     if not 2 <= len(members) <= MOST:
-        raise _refuse("tenants", "out_of_range", f"2 to {MOST} tenants")
+        raise errors.InvalidRequest.of("tenants", "out_of_range", f"2 to {MOST} tenants")
     found = dict(Tenant.objects.filter(pk__in=members).values_list("pk", "slug"))
     if len(found) < len(members):
-        raise _refuse("tenants", "unknown", "no tenant of this id")
+        raise errors.InvalidRequest.of("tenants", "unknown", "no tenant of this id")
     return {str(pk): found[pk] for pk in members}
 
 

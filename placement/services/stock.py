@@ -31,15 +31,9 @@ MOST_SLOTS: Final = 62
 _ACCOUNT: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
-def _refused(field: str, why: str) -> errors.InvalidRequest:
-    return errors.InvalidRequest(
-        f"{field}: {why}.", errors=(errors.FieldError(f"/{field}", "invalid", why),)
-    )
-
-
 def _name_or_refuse(name: str) -> str:
     if not SHELF_NAME.fullmatch(name):
-        raise _refused("name", SHELF_RULE)
+        raise errors.InvalidRequest.of("name", "invalid", SHELF_RULE)
     return name
 
 
@@ -77,9 +71,11 @@ def family_create(
 ) -> NodeFamily:
     """A new kind of hosts, of so many slots each. Raises NameTaken, and InvalidRequest."""
     if not 1 <= slots <= MOST_SLOTS:
-        raise _refused("slots", f"1 to {MOST_SLOTS}")
+        raise errors.InvalidRequest.of("slots", "invalid", f"1 to {MOST_SLOTS}")
     if name == EVERY:
-        raise _refused("name", f"{EVERY} means every family where terms of readiness are set")
+        raise errors.InvalidRequest.of(
+            "name", "invalid", f"{EVERY} means every family where terms of readiness are set"
+        )
     row = NodeFamily(
         name=_name_or_refuse(name), title=title or name, gpu_model=gpu_model, slots=slots
     )
@@ -158,9 +154,9 @@ def image_create(
     """
     starts = [shape for shape in MACHINES if shape in shapes]
     if not starts or len(starts) < len(set(shapes)):
-        raise _refused("shapes", f"one or both of {', '.join(MACHINES)}")
+        raise errors.InvalidRequest.of("shapes", "invalid", f"one or both of {', '.join(MACHINES)}")
     if not _ACCOUNT.fullmatch(username):
-        raise _refused("username", "the name of a Linux account")
+        raise errors.InvalidRequest.of("username", "invalid", "the name of a Linux account")
     row = Image(
         name=_name_or_refuse(name),
         title=title or name,

@@ -32,26 +32,20 @@ NOUNS: dict[str, QuerySet[Any]] = {
 }
 
 
-def _refuse(field: str, code: str, text: str) -> errors.InvalidRequest:
-    return errors.InvalidRequest(
-        f"{field}: {text}.", errors=(errors.FieldError(f"/{field}", code, text),)
-    )
-
-
 def _version(field: str, text: str) -> list[int]:
     try:
         return list(version_of(text))
     except BadVersion as bad:
-        raise _refuse(field, "bad_format", str(bad)) from bad
+        raise errors.InvalidRequest.of(field, "bad_format", str(bad)) from bad
 
 
 def about_of(noun: str, name: str) -> str:
     """What terms are about: ``sku:NAME``, ``tier:NAME`` or ``pool:NAME``. Raises InvalidRequest."""
     rows = NOUNS.get(noun)
     if rows is None:
-        raise _refuse("noun", "unknown", f"one of {', '.join(NOUNS)}")
+        raise errors.InvalidRequest.of("noun", "unknown", f"one of {', '.join(NOUNS)}")
     if not rows.filter(name=name).exists():
-        raise _refuse("name", "unknown", f"no {noun} of this name")
+        raise errors.InvalidRequest.of("name", "unknown", f"no {noun} of this name")
     return f"{noun}:{name}"
 
 
@@ -68,14 +62,16 @@ def _checked(
     """The columns that terms as given come to. Raises InvalidRequest, naming the field."""
     levels = {level.name.lower(): level for level in Alone}
     if alone not in levels:
-        raise _refuse("alone", "unknown", f"one of {', '.join(levels)}")
+        raise errors.InvalidRequest.of("alone", "unknown", f"one of {', '.join(levels)}")
     if own not in OWN:
-        raise _refuse("own", "unknown", "empty, with or apart")
+        raise errors.InvalidRequest.of("own", "unknown", "empty, with or apart")
     if tenants and noun != "pool":
-        raise _refuse("tenants", "not_allowed", "only a pool is dedicated to tenants")
+        raise errors.InvalidRequest.of(
+            "tenants", "not_allowed", "only a pool is dedicated to tenants"
+        )
     known = set(Tenant.objects.filter(pk__in=tenants).values_list("pk", flat=True))
     if set(tenants) - known:
-        raise _refuse("tenants", "unknown", "no tenant of this id")
+        raise errors.InvalidRequest.of("tenants", "unknown", "no tenant of this id")
     return {
         "alone": int(levels[alone]),
         "own": own,
@@ -223,7 +219,7 @@ def scoring_set(
     weights = {"gap": gap, "fragment": fragment, "stranded": stranded, "broken": broken}
     for field, value in weights.items():
         if not 0 <= value <= 1_000_000:
-            raise _refuse(field, "out_of_range", "0 to 1000000")
+            raise errors.InvalidRequest.of(field, "out_of_range", "0 to 1000000")
     try:
         with transaction.atomic():
             last = Scoring.objects.aggregate(last=Max("number"))["last"] or 0

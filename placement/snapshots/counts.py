@@ -12,7 +12,7 @@ from placement.domain.terms import Own
 from placement.models.maintenance import OPEN_THEN, SETTLE_S
 from placement.models.task import OPEN_BURN_IN
 from placement.snapshots.keeping import Kept
-from placement.snapshots.places import LIVE, Target
+from placement.snapshots.places import LIVE, NEVER_HERE, Target
 
 SMALL = 200
 """Pools up to this many nodes are counted anew for every refusal."""
@@ -55,11 +55,9 @@ SELECT count(*)::int, n.state, n.draining, n.health, n.schedulable, n.intended, 
                      WHERE c.node_num = n.num AND c.tenant_id = %(tenant)s AND c.state IN """
     + LIVE
     + """) END AS own,
-               %(never)s::uuid[] <> '{}' AND EXISTS (
-                    SELECT FROM placement_claim c
-                     WHERE c.node_num = n.num AND c.tenant_id = ANY (%(never)s) AND c.state IN """
-    + LIVE
-    + """) AS never
+               %(never)s::uuid[] <> '{}' AND """
+    + NEVER_HERE
+    + """ AS never
           FROM placement_node n
          WHERE n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.state <> 'retired') AS n
  GROUP BY n.state, n.draining, n.health, n.schedulable, n.intended, n.takes, n.near, n.driver,

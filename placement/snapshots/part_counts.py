@@ -13,7 +13,7 @@ from placement.models.maintenance import OPEN_THEN
 from placement.models.task import OPEN_BURN_IN
 from placement.snapshots.counts import KEPT_S, SMALL, key_of_census, params_of_census
 from placement.snapshots.keeping import Kept
-from placement.snapshots.places import LIVE, Target
+from placement.snapshots.places import LIVE, NEVER_HERE, Target
 
 _CENSUS: Final = (
     """
@@ -39,11 +39,9 @@ SELECT count(*)::int, q.*
                      WHERE c.node_num = n.num AND c.tenant_id = %(tenant)s AND c.state IN """
     + LIVE
     + """) END AS own,
-               %(never)s::uuid[] <> '{}' AND EXISTS (
-                    SELECT FROM placement_claim c
-                     WHERE c.node_num = n.num AND c.tenant_id = ANY (%(never)s) AND c.state IN """
-    + LIVE
-    + """) AS never,
+               %(never)s::uuid[] <> '{}' AND """
+    + NEVER_HERE
+    + """ AS never,
                k.cut, k.board, k.state AS used, k.free_milli, k.memory_mib, k.memory_used_mib,
                k.holder, k.open, NOT """
     + OPEN_THEN

@@ -22,6 +22,11 @@ FENCED: Final = (
 """Whether any live claim was promised to share nothing: only then it matters who holds what."""
 HELD: Final = "placement_held(n.num, n.slot_count, n.fabric)"
 """Who holds what on node ``n``, as ``held_of`` reads it."""
+NEVER_HERE: Final = (
+    "EXISTS (SELECT FROM placement_claim c WHERE c.node_num = n.num"
+    " AND c.tenant_id = ANY (%(never)s) AND c.state IN " + LIVE + ")"
+)
+"""Whether somebody holds something on node ``n`` who is never placed beside the one that asks."""
 _WITHIN: Final = """
        (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
    AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
@@ -53,11 +58,9 @@ FITS: Final = (
                AND c.state IN """
     + LIVE
     + """))
-   AND (%(never)s::uuid[] = '{}' OR NOT EXISTS (
-            SELECT FROM placement_claim c WHERE c.node_num = n.num
-               AND c.tenant_id = ANY (%(never)s) AND c.state IN """
-    + LIVE
-    + "))\n"
+   AND (%(never)s::uuid[] = '{}' OR NOT """
+    + NEVER_HERE
+    + ")\n"
 )
 _CANDIDATES: Final = (
     """

@@ -16,8 +16,8 @@ from nodeagent.host.discovery import see_as_root
 from nodeagent.host.helper.client import Helper
 from nodeagent.host.helper.wire import Belief, Held, Trust
 from nodeagent.identity import Identity
-from nodeagent.protocol import SignedTask, TaskKind
-from nodeagent.signing import fingerprint, public_text
+from nodeagent.protocol import SignedTask, TaskKind, key_fingerprint
+from nodeagent.signing import public_text
 from tests.nodeagent.control import NODE
 from tests.nodeagent.host_stage import HostStage, host_stage, until
 
@@ -66,8 +66,8 @@ def test_a_helper_with_another_control_planes_keys_is_named_and_asked_about_once
     start(stage)
     assert list(conditions(stage)) == ["helper_wrong_keys"]
     said = conditions(stage)["helper_wrong_keys"]
-    assert f"has the keys {fingerprint(other)}" in said
-    assert f"signs with {fingerprint(public_text(stage.control.key))}" in said
+    assert f"has the keys {key_fingerprint(other)}" in said
+    assert f"signs with {key_fingerprint(public_text(stage.control.key))}" in said
     seen = len(stage.control.order)
     assert until(lambda: len(stage.control.order) > seen + 10)
     assert stage.control.renewals == 1
