@@ -175,6 +175,11 @@ OTHER_REPLICAS = reason(
     "The node has room for some of the allocations that are asked together, not for all",
     "Ask for fewer replicas, or wait.",
 )
+ROOM_CHANGED = reason(
+    "room_changed",
+    "Room on the node was taken or given back while it was looked at",
+    "Ask again, or queue.",
+)
 KEPT_FOR_WAITING = reason(
     "kept_for_waiting",
     "What is free on the node is for requests that have waited longer",

@@ -129,6 +129,8 @@ TOPOLOGY = frozenset({"exclusive_nic", NEVER, *LAST.values(), OTHERS})
 """Constraints that leave hosts with room enough: how they are wired, or who is there, forbids."""
 SPREAD, TOGETHER, SIBLINGS = "spread", "together_level", "other_replicas"
 """What is left of a request for several: each alone would fit, but not all as they have to be."""
+CHANGED = "room_changed"
+"""What is left where nobody was promised isolation: others take and give back meanwhile."""
 KEPT = "kept_for_waiting"
 """What is left where those who wait come first."""
 OTHER_FAMILY, OTHER_POOL, DEDICATED = "other_family", "other_pool", "pool_dedicated"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from admission.errors import ForbiddenByLocality
 from gpuaas.kernel.errors import ProductError, entry_of
-from placement.domain.part_reasons import parts_refused
+from placement.domain.part_reasons import PartsRefused, parts_refused
 from placement.domain.parts import PartAsk
 from placement.domain.reasons import (
+    CHANGED,
     DEDICATED,
     OTHER_FAMILY,
     OTHER_POOL,
+    OTHERS,
     SIBLINGS,
     SPREAD,
     TOGETHER,
@@ -31,12 +34,14 @@ from placement.snapshots import (
     ANYWHERE,
     Target,
     census,
+    isolation_promised,
     lookahead_of,
     outside,
     part_census,
     size_of,
 )
 
+_A = TypeVar("_A", Refused, PartsRefused)
 TOLD = 4
 """How many kinds of parts a refusal's sentence names; its numbers have all."""
 
@@ -53,11 +58,9 @@ def no_capacity(item: Item, *, rest: str = "") -> ProductError:
         return _no_part(item, want.part, rest)
     asked = want.slots or "a whole node"
     size = size_of(where, want) if where is not None else want.slots
-    account = refused(
-        census(where, want) if where is not None else (),
-        Asked(size, want.whole, want.exclusive_nic, want.terms),
-        rest=rest,
-    )
+    groups = census(where, want) if where is not None else ()
+    asking = Asked(size, want.whole, want.exclusive_nic, want.terms)
+    account = _account(lambda left: refused(groups, asking, rest=left), rest)
     numbers = {**account.as_json(), **_outside(where), **want.terms.as_json()}
     if where is not None and not where.near.anywhere:
         free = _free_elsewhere(where, item)
@@ -100,6 +103,14 @@ def no_capacity(item: Item, *, rest: str = "") -> ProductError:
         pool=item.authority.pool,
         **numbers,
     )
+
+
+def _account(count: Callable[[str], _A], rest: str) -> _A:
+    """The account. It is counted after the look that found nothing, and others take and give back
+    meanwhile: what is left is no isolation of others where nobody was promised any."""
+    account = count(rest)
+    changed = OTHERS in account.removed and not isolation_promised()
+    return count(CHANGED) if changed else account
 
 
 def _counted(slots: int) -> str:
@@ -200,7 +211,8 @@ def _no_part(item: Item, ask: PartAsk, rest: str) -> ProductError:
     where, family, want = item.where, item.authority.family, item.want
     asked = Asked(0, False, False, want.terms)
     groups = part_census(where, want) if where is not None else ()
-    account = parts_refused(groups, ask, asked, item.authority.tenant_id, rest=rest)
+    tenant = item.authority.tenant_id
+    account = _account(lambda left: parts_refused(groups, ask, asked, tenant, rest=left), rest)
     numbers: dict[str, Any] = {
         "part": str(ask),
         **account.as_json(),

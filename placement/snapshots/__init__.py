@@ -1,6 +1,6 @@
 """What does a request meet, and where is room?  The database, frozen for the domain."""
 
-from placement.snapshots.counts import census, outside
+from placement.snapshots.counts import census, isolation_promised, outside
 from placement.snapshots.orders import Ask, Look, Usage, image_of, look, look_many
 from placement.snapshots.outlook import lookahead_of
 from placement.snapshots.part_counts import part_census
@@ -20,6 +20,7 @@ __all__ = [
     "candidates",
     "census",
     "image_of",
+    "isolation_promised",
     "locked",
     "look",
     "look_many",

@@ -12,7 +12,7 @@ from placement.domain.terms import Own
 from placement.models.maintenance import OPEN_THEN, SETTLE_S
 from placement.models.task import OPEN_BURN_IN
 from placement.snapshots.keeping import Kept
-from placement.snapshots.places import LIVE, NEVER_HERE, Target
+from placement.snapshots.places import FENCED, LIVE, NEVER_HERE, Target
 
 SMALL = 200
 """Pools up to this many nodes are counted anew for every refusal."""
@@ -70,6 +70,7 @@ SELECT count(*) FILTER (WHERE n.family_id <> %(family)s)::int,
        count(*) FILTER (WHERE n.family_id = %(family)s AND n.pool_id <> %(pool)s)::int
   FROM placement_node n WHERE n.state <> 'retired'
 """
+_PROMISED: Final = "SELECT " + FENCED
 _kept: Kept[tuple[Group, ...]] = Kept(seconds=KEPT_S)
 _beyond: Kept[tuple[int, int]] = Kept(seconds=KEPT_S)
 
@@ -104,6 +105,12 @@ def outside(where: Target) -> tuple[int, int]:
 
     key = (where.pool_id, where.family_id)
     return _beyond.of(key, read, keep=lambda counts: sum(counts) > SMALL)
+
+
+def isolation_promised() -> bool:
+    """Whether anybody holds anything beside which others may be kept off."""
+    ((promised,),) = prepared.rows(_PROMISED, ())
+    return bool(promised)
 
 
 def key_of_census(where: Target, want: Want) -> tuple[Hashable, ...]:

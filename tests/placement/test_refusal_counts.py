@@ -15,9 +15,10 @@ import pytest
 from gpuaas.kernel import clock
 from gpuaas.kernel.errors import ProductError
 from placement.models import Defragmentation, Node, NodeFamily, Pool
-from placement.services import maintenance, nodes
+from placement.services import maintenance, nodes, refusals
 from placement.services.maintenance import Selector
 from placement.services.terms import terms_set
+from placement.snapshots import census
 from tenants.models import Sku
 from tenants.services.datasets import dataset_declare
 from tests.admission.test_workloads import run_it
@@ -407,3 +408,27 @@ def dedicated_order(fleet: Fleet) -> None:
         noun="pool", name="default", tenants=[fleet.globex.tenant.pk], reason="x", actor=OPERATOR
     )
     fleet.acme.order(slots=8)
+
+
+def test_room_that_changes_while_it_is_counted_is_nobodys_isolation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = Fleet()
+    fleet.take(fleet.globex, 1, 0, 1, 2, 3, 4)
+
+    def counted(*about: Any) -> Any:
+        """The count, at a moment at which somebody had given back and nobody had taken yet."""
+        room = fleet.these(0).get()
+        fleet.these(0).update(free_mask=0xFF, free_count=8)
+        try:
+            return census(*about)
+        finally:
+            fleet.these(0).update(free_mask=room.free_mask, free_count=room.free_count)
+
+    monkeypatch.setattr(refusals, "census", counted)
+    error = refusal(lambda: fleet.acme.order(slots=8))
+    assert error.code == "sku_unavailable"
+    assert error.facts["removed"] == {"free_slots": 4, "room_changed": 1}
+    fleet.alone("wiring")
+    fleet.globex.order(slots=1)
+    assert refusal(lambda: fleet.acme.order(slots=8)).code == "forbidden_by_topology"
