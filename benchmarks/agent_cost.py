@@ -109,7 +109,8 @@ class Host:
             HEADER_SEQUENCE: str(sequence),
             HEADER_TIMESTAMP: str(now),
             HEADER_SIGNATURE: sign(
-                self.home.key, request_signing_bytes(method, path, sequence, now, body)
+                self.home.key,
+                request_signing_bytes(method, path, sequence, now, body, AGENT_VERSION),
             ),
         }  # fmt: skip
 

@@ -177,7 +177,7 @@ class ControlPlane:
 
     def _headers(self, identity: Identity, method: str, path: str, body: bytes) -> dict[str, str]:
         sequence, timestamp = self._home.next_sequence(), self.server_now()
-        signed = request_signing_bytes(method, path, sequence, timestamp, body)
+        signed = request_signing_bytes(method, path, sequence, timestamp, body, AGENT_VERSION)
         return {
             "Content-Type": "application/json",
             HEADER_AGENT_VERSION: AGENT_VERSION,

@@ -150,11 +150,12 @@ def signature_holds(
     sequence: int,
     timestamp: int,
     body: bytes,
+    agent: str = "",
 ) -> bool:
-    """Whether the request was signed by the holder of the key."""
-    return _holds(
-        public_key, signature, request_signing_bytes(method, path, sequence, timestamp, body)
-    )
+    """Whether the request was signed by the holder of the key. ``agent``: what it has signed of
+    its version."""
+    signed = request_signing_bytes(method, path, sequence, timestamp, body, agent)
+    return _holds(public_key, signature, signed)
 
 
 def evidence_signer(

@@ -17,11 +17,13 @@ def key_fingerprint(public_key: str) -> str:
 
 
 def request_signing_bytes(
-    method: str, path: str, sequence: int, timestamp: int, body: bytes
+    method: str, path: str, sequence: int, timestamp: int, body: bytes, agent: str = ""
 ) -> bytes:
     """What an agent signs of a request: method, path (with its query, as sent), sequence,
-    timestamp (unix seconds on the server's clock) and the body's SHA-256, one per line."""
-    return f"{method.upper()}\n{path}\n{sequence}\n{timestamp}\n{sha256_hex(body)}".encode()
+    timestamp (unix seconds on the server's clock), the body's SHA-256 and, from version 0.3 on, the
+    agent's version as it is sent; one per line."""
+    signed = f"{method.upper()}\n{path}\n{sequence}\n{timestamp}\n{sha256_hex(body)}"
+    return f"{signed}\n{agent}".encode() if agent else signed.encode()
 
 
 def task_signing_bytes(envelope: TaskEnvelope | dict[str, Any]) -> bytes:

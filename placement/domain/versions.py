@@ -1,7 +1,7 @@
 """May an agent of this version work for this control plane?
 
 The two are released together and may differ by one minor version in either direction, so that a
-fleet is upgraded host by host, before or after its control plane.
+fleet is upgraded host by host after its control plane.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ SIGNED_SINCE = (0, 2)
 
 PROFILES_SINCE = (0, 3)
 """The first version that knows MIG profiles that draw, or have all or no media engines."""
+VERSION_SIGNED_SINCE = (0, 3)
+"""The first version that signs which version it is, with each message."""
 _KNOWN_BEFORE = re.compile(r"[1-9]g\.[1-9][0-9]{0,2}gb(\+me)?")
 
 
@@ -28,6 +30,18 @@ def profile_unknown(agent: str, profiles: Iterable[str]) -> str | None:
     if theirs is not None and (int(theirs[1]), int(theirs[2])) >= PROFILES_SINCE:
         return None
     return next((one for one in profiles if not _KNOWN_BEFORE.fullmatch(one)), None)
+
+
+def version_signed(agent: str) -> str:
+    """What a message of an agent that says this version has signed of it; empty where it is of
+    one that signs nothing of it.
+
+    Whoever changes what is said to or from a version that signs it breaks the signature.
+    """
+    theirs = _VERSION.fullmatch(agent)
+    if theirs is None or (int(theirs[1]), int(theirs[2])) < VERSION_SIGNED_SINCE:
+        return ""
+    return agent
 
 
 def version_problem(agent: str, ours: str) -> str | None:

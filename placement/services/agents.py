@@ -15,6 +15,7 @@ from gpuaas.kernel.transitions import advance
 from placement.domain.versions import version_problem
 from placement.errors import (
     AgentVersionRefused,
+    CredentialInvalid,
     JoinTokenInvalid,
     NodeStateRefused,
 )
@@ -58,9 +59,7 @@ def join_token_create(
             f"An invitation lives 1 to {MAX_JOIN_TTL_S} seconds.",
             errors=(errors.FieldError("/ttl_s", "out_of_range", f"1 to {MAX_JOIN_TTL_S}"),),
         )
-    node = Node.objects.select_for_update(no_key=True).filter(pk=node_id).first()
-    if node is None:
-        raise errors.NotFound
+    node = _locked(node_id)
     if node.state == NodeState.RETIRED:
         raise NodeStateRefused(f"{node.name} is retired.", state=node.state)
     now = clock.db_now()
@@ -168,9 +167,15 @@ def _join_answer(node: Node, credential: NodeCredential) -> JoinAnswer:
 
 
 @transaction.atomic
-def credential_renew(*, node: Node, message: RenewRequest) -> RenewAnswer:
-    """A new credential for the same or a new key; the old one lives on for a few minutes."""
+def credential_renew(*, node: Node, by: UUID, message: RenewRequest) -> RenewAnswer:
+    """A new credential for the same or a new key; the old one lives on for a few minutes.
+
+    ``by``: the credential that asks. Raises CredentialInvalid where it has ended meanwhile.
+    """
     now = clock.db_now()
+    _locked(node.pk)
+    if not NodeCredential.objects.filter(pk=by, node=node, revoked_at__isnull=True).exists():
+        raise CredentialInvalid
     overlap = now + timedelta(minutes=5)
     NodeCredential.objects.filter(
         node=node, revoked_at__isnull=True, expires_at__gt=overlap
@@ -189,14 +194,31 @@ def credential_renew(*, node: Node, message: RenewRequest) -> RenewAnswer:
 
 @transaction.atomic
 def credential_revoke(*, node_id: UUID, reason: str, actor: Actor) -> int:
-    """End every credential of a node at once; its leased tasks go back."""
-    node = Node.objects.filter(pk=node_id).first()
-    if node is None:
-        raise errors.NotFound
-    ended = NodeCredential.objects.filter(node=node, revoked_at__isnull=True).update(
-        revoked_at=clock.db_now()
-    )
+    """End every credential of a node at once, and its invitations; its leased tasks go back.
+
+    Gives how many credentials have ended.
+    """
+    node = _locked(node_id)
+    now = clock.db_now()
+    ended = NodeCredential.objects.filter(node=node, revoked_at__isnull=True).update(revoked_at=now)
+    invited = JoinToken.objects.filter(node=node, used_at__isnull=True, expires_at__gt=now)
+    invitations = invited.update(expires_at=now)
     for task in NodeTask.objects.filter(node=node, state=TaskState.LEASED):
         advance(task, "lose", actor=actor, reason="credential_revoked")
-    events.record(kind="placement.node.revoke", subject=node, actor=actor, reason=reason)
+    events.record(
+        kind="placement.node.revoke",
+        subject=node,
+        actor=actor,
+        reason=reason,
+        facts={"credentials": ended, "invitations": invitations},
+    )
     return ended
+
+
+def _locked(node_id: UUID) -> Node:
+    """The node before anything of it, as everybody who gives or ends its credentials locks it.
+    Raises NotFound."""
+    node = Node.objects.select_for_update(no_key=True).filter(pk=node_id).first()
+    if node is None:
+        raise errors.NotFound
+    return node

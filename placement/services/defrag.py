@@ -11,6 +11,7 @@ from django.db import IntegrityError, transaction
 
 from gpuaas.kernel import clock, errors, events, ids, workflow
 from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.constraints import is_taken
 from gpuaas.kernel.models import WorkflowRun
 from placement.defrag_errors import DefragOff, DefragPlanStale, NoDefragPlan
 from placement.domain.defrag import Budget, MovePlan, NoMoves
@@ -378,6 +379,8 @@ def defrag_run(
                 run_id=run_id,
             )
     except IntegrityError as raced:
+        if not is_taken(raced):
+            raise
         running = Defragmentation.objects.filter(pool=pool, ended_at__isnull=True).first()
         raise errors.OperationInProgress(
             "Another defragmentation of the pool has not ended.",

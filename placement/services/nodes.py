@@ -11,6 +11,7 @@ from django.db import IntegrityError, transaction
 
 from gpuaas.kernel import clock, errors, events, ids, notify
 from gpuaas.kernel.actor import Actor, system
+from gpuaas.kernel.constraints import is_taken
 from gpuaas.kernel.transitions import advance
 from placement.domain.capacity import schedulable
 from placement.domain.terms import BadVersion, version_of
@@ -141,6 +142,8 @@ def node_create(
                 rack=rack,
             )
     except IntegrityError as taken:
+        if not is_taken(taken):
+            raise
         raise NameTaken(
             f"A node {name!r} exists already.",
             errors=(errors.FieldError("/name", "taken", "a node has this name"),),

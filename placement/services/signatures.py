@@ -20,6 +20,7 @@ from django.db import connection
 from psycopg.types.numeric import Int8
 
 from gpuaas.kernel import clock, prepared
+from placement.domain.versions import version_signed
 from placement.errors import ClockSkew, CredentialInvalid, ReplayedMessage
 from placement.models import Node, NodeCredential
 from placement.node_tasks import CLOCK_WINDOW_S, signature_holds
@@ -84,6 +85,8 @@ class Signed:
     method: str
     path: str
     body: bytes
+    agent: str = ""
+    """The version that the agent says it is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,7 @@ def signer_of(said: Signed) -> UUID:
         sequence=said.sequence,
         timestamp=said.timestamp,
         body=said.body,
+        agent=version_signed(said.agent),
     ):
         raise CredentialInvalid
     _remember(key)

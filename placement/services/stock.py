@@ -15,6 +15,7 @@ from django.db import IntegrityError, transaction
 
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.constraints import is_taken
 from gpuaas.kernel.models import Base
 from placement.domain.mig import BOARDS, board_of
 from placement.models import GpuDevice, Image, NodeFamily, Pool
@@ -43,6 +44,8 @@ def _made(row: M, noun: str, name: str, actor: Actor, reason: str, after: dict[s
         with transaction.atomic():
             row.save(force_insert=True)
     except IntegrityError as taken:
+        if not is_taken(taken):
+            raise
         raise NameTaken(
             f"There is {noun} {name!r} already.",
             errors=(errors.FieldError("/name", "taken", "the name is taken"),),

@@ -13,6 +13,7 @@ from django.db.models import Max, QuerySet
 
 from gpuaas.kernel import errors, events
 from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.constraints import is_taken
 from placement.domain.stranding import Sold, serves
 from placement.domain.terms import OWN, Alone, BadVersion, merged, told, version_of
 from placement.models import Allocation, PlacementTerms, Pool, Scoring
@@ -234,6 +235,8 @@ def scoring_set(
                 reason=why,
             )
     except IntegrityError as raced:
+        if not is_taken(raced):
+            raise
         raise errors.ConcurrentUpdate("Somebody else set weights at the same moment.") from raced
     transaction.on_commit(outlook.forget)
     return row

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 
 from gpuaas.kernel import errors, events
 from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.constraints import is_taken
 from gpuaas.kernel.transitions import advance
 from tenants.domain.names import SHELF_NAME, SHELF_RULE
 from tenants.errors import NameTaken, SkuUnknown
@@ -136,6 +137,8 @@ def sku_create(
                 part_memory_mib=part_memory_mib,
             )
     except IntegrityError as taken:
+        if not is_taken(taken):
+            raise
         raise NameTaken(
             f"A SKU {name!r} exists already.",
             errors=(errors.FieldError("/name", "taken", "a SKU has this name"),),

@@ -8,6 +8,7 @@ from django.db import IntegrityError, transaction
 
 from gpuaas.kernel import errors, events
 from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.constraints import is_taken
 from tenants.domain import cohorts as arithmetic
 from tenants.domain.names import slug_of
 from tenants.errors import CohortNotEmpty, NameTaken, TenantNotActive
@@ -63,6 +64,8 @@ def cohort_create(*, name: str, actor: Actor, title: str = "", parent: str | Non
         with transaction.atomic():
             cohort = Cohort.objects.create(name=name, title=title, parent=above, depth=depth)
     except IntegrityError as taken:
+        if not is_taken(taken):
+            raise
         raise NameTaken(
             f"A cohort {name!r} exists already.",
             errors=(errors.FieldError("/name", "taken", "a cohort has this name"),),

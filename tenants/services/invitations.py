@@ -20,6 +20,7 @@ from django.db.models import QuerySet
 
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.constraints import is_taken
 from gpuaas.kernel.scope import platform_scope
 from tenants.domain import tokens
 from tenants.errors import InvitationExists, InvitationInvalid, NameTaken
@@ -85,6 +86,8 @@ def invitation_create(
                 invited_by=actor.as_json(),
             )
     except IntegrityError as twice:
+        if not is_taken(twice):
+            raise
         raise taken from twice
     events.record(
         kind="tenants.invitation.create",
@@ -180,6 +183,8 @@ def invitation_sign_up(
         with transaction.atomic():
             user = User.objects.create_user(invitation.email, password, full_name=person)
     except IntegrityError as taken:
+        if not is_taken(taken):
+            raise
         raise NameTaken(
             "An account with this address exists already; sign in and open the link again."
         ) from taken

@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import SYSTEM, Actor
+from gpuaas.kernel.constraints import is_taken
 from gpuaas.kernel.models import Event
 from tenants.domain.roles import OPERATOR_ACTIONS
 from tenants.errors import LastAdministrator, NameTaken
@@ -54,6 +55,8 @@ def operator_create(
                 email, chosen, full_name=full_name, operator_role=_role(role)
             )
     except IntegrityError as taken:
+        if not is_taken(taken):
+            raise
         raise NameTaken("An account with this address exists already.") from taken
     events.record(
         kind="tenants.operator.create",

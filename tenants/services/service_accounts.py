@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 
 from gpuaas.kernel import clock, errors, events
 from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.constraints import is_taken
 from tenants.domain.roles import RANK
 from tenants.errors import NameTaken, RoleAboveOwn
 from tenants.models import ApiToken, Role, ServiceAccount
@@ -50,6 +51,8 @@ def service_account_create(
                 tenant_id=tenant_id, name=kept, role=given, created_by=actor.as_json()
             )
     except IntegrityError as taken:
+        if not is_taken(taken):
+            raise
         raise NameTaken(
             "A service account of this name exists already.",
             errors=(errors.FieldError("/name", "taken", "a service account has this name"),),

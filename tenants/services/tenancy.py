@@ -8,6 +8,7 @@ from django.db import IntegrityError, transaction
 
 from gpuaas.kernel import errors, events, ids
 from gpuaas.kernel.actor import Actor
+from gpuaas.kernel.constraints import is_taken
 from gpuaas.kernel.transitions import advance
 from tenants.domain.names import BadName, clean_name, slug_of
 from tenants.errors import NameTaken
@@ -108,6 +109,8 @@ def tenant_signup(
         with transaction.atomic():
             user = User.objects.create_user(email, password, full_name=person)
     except IntegrityError as taken:
+        if not is_taken(taken):
+            raise
         raise NameTaken(
             "An account with this address exists already; sign in instead.",
             errors=(errors.FieldError("/email", "taken", "an account has this address"),),
@@ -205,6 +208,8 @@ def project_create(*, tenant_id: UUID, name: str, actor: Actor) -> Project:
         with transaction.atomic():
             project = Project.objects.create(tenant_id=tenant_id, name=kept, slug=slug)
     except IntegrityError as taken:
+        if not is_taken(taken):
+            raise
         raise NameTaken(
             f"A project {slug!r} exists already.",
             errors=(errors.FieldError("/name", "taken", "a project has this name"),),

@@ -16,6 +16,7 @@ from gpuaas.api.agent.base import AgentView
 from gpuaas.kernel import clock, ids
 from nodeagent.answers import Answer, is_taken, refusal_in
 from nodeagent.protocol import AGENT_VERSION, LeaseAnswer, request_signing_bytes
+from placement.domain.versions import version_signed
 from placement.models import Node, NodeCredential, NodeTask, TaskObservation
 from placement.services import agents, nodes, tasks
 from tests.api.client import Caller
@@ -61,14 +62,16 @@ class Agent:
         self.sequence += 1
         sequence = change.get("sequence", self.sequence)
         timestamp = change.get("timestamp", int(clock.now().timestamp()))
-        signed = request_signing_bytes(method, path, sequence, timestamp, body)
+        version = change.get("version", AGENT_VERSION)
+        signs = change.get("signs", version_signed(version))
+        signed = request_signing_bytes(method, path, sequence, timestamp, body, signs)
         signature = base64.b64encode(self.key.sign(signed)).decode()
         return {
             "HTTP_GPUAAS_CREDENTIAL": change.get("credential", self.credential),
             "HTTP_GPUAAS_SEQUENCE": str(sequence),
             "HTTP_GPUAAS_TIMESTAMP": str(timestamp),
             "HTTP_GPUAAS_SIGNATURE": change.get("signature", signature),
-            "HTTP_AGENT_VERSION": change.get("version", AGENT_VERSION),
+            "HTTP_AGENT_VERSION": version,
         }
 
     def say(self, method: str, path: str, message: Any, **change: Any) -> Any:
@@ -207,6 +210,10 @@ def test_a_message_out_of_its_time_is_told_the_servers(joined: Agent) -> None:
         {"credential": "nobody"},
         {"credential": ""},
         {"sequence": -1},
+        {"version": "0.2.9", "signs": "0.3.0"},
+        {"version": "0.4.0", "signs": "0.3.0"},
+        {"version": "", "signs": "0.3.0"},
+        {"version": "0.3.0", "signs": ""},
     ],
 )
 def test_a_forged_message_is_refused(joined: Agent, change: dict[str, Any]) -> None:

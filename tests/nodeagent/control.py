@@ -157,7 +157,8 @@ class Control:
 
     def _check(self, method: str, path: str, headers: Any, body: bytes) -> Any:
         sequence, timestamp = int(headers["Gpuaas-Sequence"]), int(headers["Gpuaas-Timestamp"])
-        signed = request_signing_bytes(method, path, sequence, timestamp, body)
+        version = headers["Agent-Version"]
+        signed = request_signing_bytes(method, path, sequence, timestamp, body, version)
         if headers["Gpuaas-Credential"] != self.credential or self.node_key is None:
             return 401, {"code": "credential_unknown"}
         if not verify(self.node_key, headers["Gpuaas-Signature"], signed):

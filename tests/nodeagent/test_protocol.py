@@ -149,6 +149,8 @@ def test_the_bytes_of_a_request_are_fixed() -> None:
     )
     signed = request_signing_bytes("post", "/agent/v1/tasks:lease", 7, 1_800_000_000, b"{}")
     assert signed == expected.encode()
+    by = request_signing_bytes("post", "/agent/v1/tasks:lease", 7, 1_800_000_000, b"{}", "0.3.0")
+    assert by == f"{expected}\n0.3.0".encode()
 
 
 def test_the_bytes_of_a_task_do_not_depend_on_the_order_of_members() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -15,6 +16,7 @@ from nodeagent.protocol import (
     AGENT_VERSION,
     JoinAnswer,
     JoinRequest,
+    RenewAnswer,
     RenewRequest,
     request_signing_bytes,
 )
@@ -63,6 +65,13 @@ class Speaker:
             body=b"{}",
         )
         return request_authenticate(said, renewing=renewing)
+
+    def renewed(self, node: Node) -> RenewAnswer:
+        return agents.credential_renew(
+            node=Node.objects.get(pk=node.pk),
+            by=UUID(self.credential),
+            message=RenewRequest(public_key=self.public),
+        )
 
 
 def _invited(name: str = "h1") -> tuple[Node, str]:
@@ -128,6 +137,22 @@ def test_another_key_or_a_revoked_credential_is_refused_without_saying_which() -
     assert wrong_key.value.detail == revoked.value.detail
 
 
+def test_a_revocation_ends_invitations_and_what_was_about_to_be_renewed() -> None:
+    node, text = _invited()
+    host = Speaker()
+    host.join(text)
+    _, another = agents.join_token_create(node_id=node.pk, actor=OPERATOR)
+    assert host.say(1).pk == node.pk, "it was heard just before"
+    agents.credential_revoke(node_id=node.pk, reason="stolen", actor=OPERATOR)
+    with pytest.raises(CredentialInvalid):
+        host.renewed(node)
+    with pytest.raises(JoinTokenInvalid):
+        Speaker().join(another)
+    assert not NodeCredential.objects.filter(revoked_at__isnull=True).exists()
+    told = Event.objects.get(kind="placement.node.revoke").facts
+    assert told == {"credentials": 1, "invitations": 1}
+
+
 def test_a_host_that_was_off_for_long_may_only_renew() -> None:
     node, text = _invited()
     host = Speaker()
@@ -136,10 +161,7 @@ def test_a_host_that_was_off_for_long_may_only_renew() -> None:
     with pytest.raises(CredentialInvalid):
         host.say(1)
     assert host.say(2, renewing=True).pk == node.pk
-    renewed = agents.credential_renew(
-        node=Node.objects.get(pk=node.pk), message=RenewRequest(public_key=host.public)
-    )
-    host.credential = renewed.credential_id
+    host.credential = host.renewed(node).credential_id
     assert host.say(3).pk == node.pk
     NodeCredential.objects.update(expires_at=clock.db_now() - timedelta(days=31))
     with pytest.raises(CredentialInvalid):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 from django.db import connections
 
+from gpuaas.kernel import clock
 from gpuaas.kernel.errors import ProductError
 from gpuaas.kernel.models import Event
 from gpuaas.kernel.transitions import advance
-from placement.models import Allocation, Claim, Node, NodeTask
-from placement.services import approvals, nodes, slots
+from nodeagent.protocol import RenewRequest
+from placement.models import Allocation, Claim, Node, NodeCredential, NodeTask
+from placement.services import agents, approvals, nodes, slots
 from placement.services.allocations import allocation_release, allocations_release
 from placement.services.queue import cycle_run
 from tenants.models import QuotaCounter
@@ -287,3 +291,19 @@ def test_cycles_that_run_at_once_place_each_waiting_request_once() -> None:
     assert Allocation.objects.exclude(state="released").count() == 8
     assert sum(placed) <= 8
     assert charged(acme) == 8000 == held(acme)
+
+
+def test_no_credential_outlives_a_revocation_that_met_a_renewal() -> None:
+    a_catalogue()
+    for round_ in range(ROUNDS):
+        node = a_host(f"host-{round_}").node
+        NodeCredential.objects.filter(node=node).delete()
+        until = clock.db_now() + timedelta(hours=1)
+        old = NodeCredential.objects.create(node=node, public_key="a" * 44, expires_at=until)
+        renew = RenewRequest(public_key=base64.b64encode(bytes(32)).decode())
+        results = together(
+            partial(agents.credential_renew, node=node, by=old.pk, message=renew),
+            partial(agents.credential_revoke, node_id=node.pk, reason="stolen", actor=OPERATOR),
+        )
+        assert refusals(results) in ([], ["credential_invalid"])
+        assert not NodeCredential.objects.filter(node=node, revoked_at__isnull=True).exists()

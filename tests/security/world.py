@@ -103,7 +103,7 @@ class NodeCaller(Caller):
         """The headers of a message with the host's next number."""
         sequence = next(self.sequences)
         timestamp = int(clock.now().timestamp())
-        signed = request_signing_bytes(method, path, sequence, timestamp, raw)
+        signed = request_signing_bytes(method, path, sequence, timestamp, raw, AGENT_VERSION)
         return {
             "HTTP_AGENT_VERSION": AGENT_VERSION,
             "HTTP_GPUAAS_CREDENTIAL": str(self.credential.pk),

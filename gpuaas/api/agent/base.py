@@ -137,6 +137,7 @@ def _signed(request: HttpRequest) -> Signed:
         method=request.method or "",
         path=request.get_full_path(),
         body=raw_body(request),
+        agent=meta.get("HTTP_AGENT_VERSION", ""),
     )
 
 

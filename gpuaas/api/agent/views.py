@@ -50,7 +50,8 @@ class CredentialRenew(AgentView):
     def post(self, request: HttpRequest) -> HttpResponse:
         """Renew, with the same key or a new one."""
         message = message_of(self.said.body, RenewRequest)
-        return answered(agents.credential_renew(node=self.node, message=message))
+        by = UUID(self.said.credential_id)
+        return answered(agents.credential_renew(node=self.node, by=by, message=message))
 
 
 class TaskLease(AgentView):
@@ -65,7 +66,7 @@ class TaskLease(AgentView):
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Lease what is due, to an agent of a version near ours."""
-        version = request.META.get("HTTP_AGENT_VERSION", "")
+        version = self.said.agent
         agents.version_check(version)
         message = message_of(self.said.body, LeaseRequest)
         answer = tasks.tasks_lease(node=self.node, message=message, asked=self.asked, agent=version)

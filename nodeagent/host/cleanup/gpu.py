@@ -190,6 +190,12 @@ class GpuCare:
             for name in _MUST_NOT_GROW
             if name in now and now[name] > (earlier or {}).get(name, now[name])
         ]
+        # What was not counted before the claim may be of it, unless there is nothing.
+        worse += [
+            f"{name} {now[name]}, which was not known before the claim"
+            for name in _MUST_NOT_GROW
+            if earlier is not None and name not in earlier and now.get(name, 0)
+        ]
         # What was counted and is not any more may have grown.
         worse += [
             f"{name} is not known any more"

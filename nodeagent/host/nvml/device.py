@@ -37,6 +37,8 @@ RECOVERY_ACTIONS = {
     7: "system_reboot",
 }
 _FIELD_RECOVERY = 230
+_NO_ACTION = 2**16
+"""From here on it is no number of an action, but one that nobody has written."""
 LINK_GPU, LINK_CPU, LINK_SWITCH = "gpu", "cpu", "switch"
 _LINK_KINDS = {0: LINK_GPU, 1: LINK_CPU, 2: LINK_SWITCH}
 
@@ -217,8 +219,10 @@ def _recovery(session: NvmlSession, handle: Any) -> Fact[str]:
     number = field_value(session, handle, _FIELD_RECOVERY)
     if number.value is None:
         return Fact(number.presence, None, number.reason)
-    action = RECOVERY_ACTIONS.get(number.value)
-    return unknown("unknown_action") if action is None else present(action)
+    if not 0 <= number.value < _NO_ACTION:
+        return unknown("out_of_range")
+    # One that a newer driver asks for is an action all the same: only nothing is nothing.
+    return present(RECOVERY_ACTIONS.get(number.value, f"action_{number.value}"))
 
 
 def field_value(session: NvmlSession, handle: Any, field: int, scope: int = 0) -> Fact[int]:

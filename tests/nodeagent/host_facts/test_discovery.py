@@ -160,7 +160,7 @@ def test_a_nic_or_a_disk_that_shares_its_iommu_group_is_found_too(host: TreeBuil
         ({"gpu.0.mig": "0 1"}, "mig_mode_pending"),
         ({"gpu.0.remapped": "0 1 1 0"}, "gpu_row_remap_pending"),
         ({"gpu.0.remapped": "0 1 0 1"}, "gpu_row_remap_failed"),
-        *(({"gpu.0.field.230": f"1 {action}"}, "gpu_recovery_required") for action in range(1, 6)),
+        *(({"gpu.0.field.230": f"1 {n}"}, "gpu_recovery_required") for n in (*range(1, 8), 42)),
         ({"gpu.1.uuid": uuid_of(0)}, "gpu_uuid_duplicate"),
         ({"gpu.1.pci": "00000000:1A:00.0"}, "duplicate_device"),
         ({"gpu.0.pci": "00000000:77:00.0"}, "gpu_not_on_bus"),

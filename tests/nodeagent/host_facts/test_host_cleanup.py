@@ -438,6 +438,16 @@ def test_a_counter_that_is_not_known_any_more_fails_the_step(host: Host, fake: F
         host.do(CleanupStep.GPU_ERROR_FREE, before)
 
 
+def test_what_was_not_counted_before_the_claim_may_be_of_it(host: Host, fake: FakeNvml) -> None:
+    before = Before("boot-1", 0, {})
+    assert "ecc_uncorrected 0" in host.do(CleanupStep.GPU_ERROR_FREE, before).detail
+    fake.change({"gpu.0.ecc.dbe.total": "2"})
+    with pytest.raises(StepFailed, match="ecc_uncorrected 2, which was not known before"):
+        host.do(CleanupStep.GPU_ERROR_FREE, before)
+    never = Before("boot-1", 0, None)
+    assert "never handed out here" in host.do(CleanupStep.GPU_ERROR_FREE, never).detail
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
