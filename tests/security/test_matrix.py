@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,9 @@ def test_every_address_answers_every_caller_as_the_matrix_says(world: World) -> 
     found = "\n".join(rows(world)) + "\n"
     if os.environ.get("WRITE_MATRIX"):
         GOLDEN.write_text(found, encoding="utf-8")
-    assert found.splitlines() == GOLDEN.read_text(encoding="utf-8").splitlines()
+    said = GOLDEN.read_text(encoding="utf-8").splitlines()
+    pairs = zip_longest(found.splitlines(), said)
+    assert [pair for pair in pairs if pair[0] != pair[1]] == []
 
 
 def test_no_stranger_is_ever_answered_with_something_of_the_tenants(world: World) -> None:
