@@ -27,7 +27,7 @@ wiring (or the host) with another tenant, where either side was promised that it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import heappop, heappush
@@ -256,14 +256,30 @@ def rank(
 _Entry = tuple[tuple[int, ...], int, int, Part | None]
 
 
-class Board:
-    """The places of a batch while it is planned: each choice sees what those before it took."""
+Gone = dict[int, list[tuple[Option, Want]]]
+"""What is taken of each node, by its number, in order."""
 
-    def __init__(self, ahead: Lookahead = USUAL) -> None:
+
+def asked_of_host(want: Want) -> Hashable:
+    """What a probe asks of a host that its place does not tell: for what it is fit, its versions,
+    how long it is open. A host that was offered for one is no answer to what asks otherwise."""
+    terms = want.terms
+    versions = (terms.driver_min, terms.driver_below, terms.runtime_min)
+    return want.whole, versions, want.lasts_s
+
+
+class Board:
+    """The places of a batch while it is planned: each choice sees what those before it took.
+
+    ``gone``: what is taken, shared by the boards of a batch whose places may be the same nodes.
+    """
+
+    def __init__(self, ahead: Lookahead = USUAL, gone: Gone | None = None) -> None:
         self._ahead = ahead
         self._places: dict[int, Place] = {}
-        self._taken: dict[int, list[tuple[Option, Want]]] = {}
+        self._gone: Gone = {} if gone is None else gone
         self._heaps: dict[Want, list[_Entry]] = {}
+        self._fit: dict[Hashable, set[int]] = {}
         self._exhausted: set[Want] = set()
         self._closed: set[int] = set()
 
@@ -279,22 +295,28 @@ class Board:
         """Give the candidates for a size; a place that is known keeps what was taken from it."""
         heap: list[_Entry] = []
         self._heaps[want] = heap
+        fit = self._fit.setdefault(asked_of_host(want), set())
         for place in places:
+            fit.add(place.num)
             self._push(heap, self._kept(place), want)
         # What was taken from may fit this size best now, though its snapshot did not offer it.
         offered = {entry[0][-1] for entry in heap}
-        for num, kept in self._places.items():
-            if num not in offered:
-                self._push(heap, kept, want)
+        for num in fit - offered:
+            self._push(heap, self._places[num], want)
 
     def _kept(self, place: Place) -> Place:
         """The place as the batch knows it: who holds what, and its parts, are learnt when asked."""
-        kept = self._places.setdefault(place.num, place)
+        gone = self._gone.get(place.num, [])
+        kept = self._places.get(place.num)
+        if kept is None:
+            for option, want in gone:
+                place = taken(place, option, want)
+            self._places[place.num] = place
+            return place
         holders = kept.held is None and place.held is not None
         cuts = kept.cuts is None and place.cuts is not None
         if not holders and not cuts:
             return kept
-        gone = self._taken.get(place.num, [])
         if kept.generation - len(gone) != place.generation:
             return kept
         for option, want in gone:
@@ -334,11 +356,19 @@ class Board:
         return None
 
     def take(self, option: Option, want: Want) -> None:
-        """Take an option's slots: its node is offered anew to every size."""
-        self._places[option.num] = place = taken(self._places[option.num], option, want)
-        self._taken.setdefault(option.num, []).append((option, want))
+        """Take an option's slots: its node is offered anew to every size for which it is fit."""
+        self._gone.setdefault(option.num, []).append((option, want))
+        self.follow(option, want)
+
+    def follow(self, option: Option, want: Want) -> None:
+        """See what was taken here, or on another board with which it shares what is gone."""
+        place = self._places.get(option.num)
+        if place is None:
+            return
+        self._places[option.num] = place = taken(place, option, want)
         for size, heap in self._heaps.items():
-            self._push(heap, place, size)
+            if option.num in self._fit[asked_of_host(size)]:
+                self._push(heap, place, size)
 
 
 def taken(place: Place, option: Option, want: Want) -> Place:

@@ -6,7 +6,7 @@ Both entrances use this: a request at once, and the pool's cycle for what waits.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
@@ -16,7 +16,7 @@ from django.db import transaction
 from gpuaas.kernel import on_the_spot
 from gpuaas.kernel.errors import ConcurrentUpdate, ProductError
 from gpuaas.kernel.idempotency import Carried
-from placement.domain.fit import Board, Option, Place, Want, rank, taken
+from placement.domain.fit import Board, Gone, Option, Place, Want, rank, taken
 from placement.domain.reasons import KEPT, SIBLINGS
 from placement.domain.sets import NoPlan
 from placement.errors import SkuUnavailable
@@ -178,6 +178,15 @@ def _behind(item: Item, where: Target, ahead: Sequence[Item], kept: frozenset[in
     return error
 
 
+def _passed_over(item: Item, *, waited: bool) -> ProductError:
+    """The reason once its batch is placed. Room that is left then is kept for who has ``waited``
+    long."""
+    where = item.where
+    if waited and where is not None and _let_in(item):
+        waited = bool(_options(item, where, {}, frozenset(), limit=1))
+    return no_capacity(item, rest=KEPT if waited else "")
+
+
 def _mine(items: Sequence[Item], ahead: Sequence[Item]) -> list[tuple[Item, list[Option]]] | NoPlan:
     """The plan for a request's allocations after those ahead."""
     if items[0].closeness.matters and _let_in(items[0]):
@@ -306,9 +315,6 @@ def _place_locked(item: Item, where: Target, ahead: Sequence[Item]) -> Result:
     return Unplaced(no_capacity(item))
 
 
-Gone = dict[int, list[tuple[Option, Want]]]
-
-
 def _kept_and_gone(ahead: Sequence[Item]) -> tuple[frozenset[int], Gone]:
     """Of those ahead: the nodes kept for who has waited long, and what each would get where."""
     gone: Gone = {}
@@ -372,13 +378,14 @@ def _plan(
     time, so that the others go on; whoever is next has its turn when the first is placed.
     """
     boards: dict[Target, Board] = {}
+    gone: Gone = {}
     kept: dict[tuple[UUID, UUID], int] = {}
     planned: list[tuple[Item, list[Option]]] = []
     for item in items:
         if item.where is None or not _let_in(item):
             continue
         if item.where not in boards:
-            boards[item.where] = Board(lookahead_of(item.where))
+            boards[item.where] = Board(lookahead_of(item.where), gone)
             for num in kept.values():
                 boards[item.where].close(num)
         board = boards[item.where]
@@ -387,6 +394,10 @@ def _plan(
             option = _on_board(board, item.where, item.want, CANDIDATES + len(items))
         if option is not None:
             board.take(option, item.want)
+            # Another board may have the same node, for what has to be in other places.
+            for other in boards.values():
+                if other is not board:
+                    other.follow(option, item.want)
             planned.append((item, [option]))
             continue
         family = (item.where.pool_id, item.where.family_id)
@@ -438,18 +449,20 @@ def place_many(items: Sequence[Item], *, ahead: Sequence[Item] = ()) -> list[Res
     the first. What was lost to others stays for another transaction.
     Raises what ``commit`` raises when the batch as a whole cannot be written.
     """
-    planned = _only(items, _plan([*ahead, *items])[0])
+    everybody, kept = _plan([*ahead, *items])
+    planned = _only(items, everybody)
     position = {id(item): i for i, item in enumerate(items)}
     results: dict[int, Result | Lost] = {}
     done = commit(planned, skip_locked=True) if planned else {}
     for k, (item, options) in enumerate(planned):
         here = position[id(item)]
         results[here] = Placed(*done[k], options=tuple(options)) if k in done else Lost()
-    reasons: dict[tuple[Target | None, Want, str], Unplaced] = {}
+    reasons: dict[Hashable, Unplaced] = {}
     for i, item in enumerate(items):
         if i not in results:
-            key = (item.where, item.want, item.authority.sku)
+            whose = item.authority.tenant_id if item.want.part is not None else None
+            key = (item.where, item.want, item.authority.sku, _let_in(item), whose)
             if key not in reasons:
-                reasons[key] = Unplaced(no_capacity(item))
+                reasons[key] = Unplaced(_passed_over(item, waited=bool(ahead or kept)))
             results[i] = reasons[key]
     return [results[i] for i in range(len(items))]
