@@ -25,12 +25,13 @@ def capacity_freed(event: Event) -> None:
     row = Allocation.objects.select_related("node__pool").filter(pk=event.subject_id).first()
     if row is None:
         return
-    cycle_run(row.node.pool.name)
-    progress_signal(row.node.pool_id)
     if row.workload_id is not None:
         workload_not_moved(request_id=row.request_id, actor=PART)
         workload_moved(request_id=row.request_id, actor=PART)
         workload_settle(workload_id=row.workload_id, actor=PART)
+    # Last: it locks counters, after which nobody waits for nodes, and the releases above do.
+    cycle_run(row.node.pool.name)
+    progress_signal(row.node.pool_id)
 
 
 def capacity_active(event: Event) -> None:

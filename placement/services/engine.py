@@ -25,7 +25,7 @@ from placement.services.bundle import Item, commit
 from placement.services.refusals import no_capacity, no_room_together
 from placement.services.search import nearest_to, one_locked, pages
 from placement.services.sets import set_plan
-from placement.snapshots import Target, lookahead_of
+from placement.snapshots import Target, lookahead_of, never_with
 
 LOOKS = 3
 """How often a place is chosen without a lock before a node is locked first."""
@@ -88,6 +88,7 @@ def place_one(item: Item, *, ahead: Sequence[Item] = ()) -> Result:
         return Unplaced(no_capacity(item))
     try:
         for attempt in range(LOOKS):
+            item = _anew(item) if attempt else item
             kept, gone = _kept_and_gone(ahead)
             limit = ALTERNATIVES * (attempt + 1)
             if attempt or gone or kept:
@@ -100,7 +101,7 @@ def place_one(item: Item, *, ahead: Sequence[Item] = ()) -> Result:
             if 0 in done:
                 return Placed(*done[0], options=tuple(options))
             _lost(item)
-        return _place_locked(item, where, ahead)
+        return _place_locked(_anew(item), where, ahead)
     except ProductError as error:
         return Unplaced(error)
 
@@ -117,6 +118,7 @@ def place_carrying(item: Item, carried: Carried) -> Placed | None:
     for attempt in range(LOOKS):
         limit = ALTERNATIVES * (attempt + 1)
         if attempt:
+            item = _anew(item)
             options = _options(item, where, {}, frozenset(), limit=limit)
         else:
             options = options_for(item, where, limit=limit)
@@ -138,6 +140,16 @@ def options_for(item: Item, where: Target, *, limit: int) -> list[Option]:
     return _options(item, where, {}, frozenset(), limit=limit)
 
 
+def _anew(item: Item) -> Item:
+    """The item, kept apart from whom it is now: a host may have been lost because of that."""
+    tenant = item.authority.tenant_id
+    never = never_with(tenant)
+    if never == item.want.terms.never:
+        return item
+    terms = replace(item.want.terms, never=never)
+    return replace(item, want=replace(item.want, terms=terms, tenant=tenant))
+
+
 def _let_in(item: Item) -> bool:
     """Whether the pool is for this tenant."""
     tenants = item.want.terms.tenants
@@ -151,6 +163,7 @@ def place_group(items: Sequence[Item], *, ahead: Sequence[Item] = ()) -> Result:
     """
     try:
         for attempt in range(2 * LOOKS):
+            items = [_anew(item) for item in items] if attempt else items
             mine = _mine(items, ahead)
             if isinstance(mine, NoPlan) or len(mine) < len(items):
                 return Unplaced(no_capacity_for(items, mine))
@@ -171,20 +184,21 @@ def _behind(item: Item, where: Target, ahead: Sequence[Item], kept: frozenset[in
     Those who wait are named only where there would be room without them.
     """
     waited_for = bool(ahead) and bool(_options(item, where, {}, frozenset(), limit=1))
+    return _refused(item, waited_for=waited_for, kept=len(kept))
+
+
+def _refused(item: Item, *, waited_for: bool, kept: int) -> ProductError:
     error = no_capacity(item, rest=KEPT if waited_for else "")
     if kept and isinstance(error, SkuUnavailable):
         error.detail += " What is free there is kept for a larger request that has waited longer."
-        error.facts |= {"nodes_kept": len(kept)}
+        error.facts |= {"nodes_kept": kept}
     return error
 
 
-def _passed_over(item: Item, *, waited: bool) -> ProductError:
-    """The reason once its batch is placed. Room that is left then is kept for who has ``waited``
-    long."""
-    where = item.where
-    if waited and where is not None and _let_in(item):
-        waited = bool(_options(item, where, {}, frozenset(), limit=1))
-    return no_capacity(item, rest=KEPT if waited else "")
+def _passed_over(item: Item, ahead: Sequence[Item], kept: frozenset[int]) -> ProductError:
+    """The reason once its batch is placed: room that is left then is kept for who has waited."""
+    left = bool(ahead or kept) and _room_alone(item)
+    return _refused(item, waited_for=left, kept=len(kept) if left else 0)
 
 
 def _mine(items: Sequence[Item], ahead: Sequence[Item]) -> list[tuple[Item, list[Option]]] | NoPlan:
@@ -268,7 +282,10 @@ def no_capacity_for(items: Sequence[Item], found: Group) -> ProductError:
 
 
 def _room_alone(item: Item) -> bool:
-    return item.where is not None and bool(_options(item, item.where, {}, frozenset(), limit=1))
+    where = item.where
+    if where is None or not _let_in(item):
+        return False
+    return bool(_options(item, where, {}, frozenset(), limit=1))
 
 
 def kept_nodes(items: Sequence[Item]) -> frozenset[int]:
@@ -463,6 +480,6 @@ def place_many(items: Sequence[Item], *, ahead: Sequence[Item] = ()) -> list[Res
             whose = item.authority.tenant_id if item.want.part is not None else None
             key = (item.where, item.want, item.authority.sku, _let_in(item), whose)
             if key not in reasons:
-                reasons[key] = Unplaced(_passed_over(item, waited=bool(ahead or kept)))
+                reasons[key] = Unplaced(_passed_over(item, ahead, kept))
             results[i] = reasons[key]
     return [results[i] for i in range(len(items))]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import F
 
 from gpuaas.kernel import clock, errors, events, ids, notify
 from gpuaas.kernel.actor import Actor, system
@@ -52,6 +53,14 @@ def locked(node_id: UUID) -> Node:
     if node is None:
         raise errors.NotFound
     return node
+
+
+def looks_void(tenants: Sequence[UUID]) -> None:
+    """Void the looks at hosts that any of these tenants is on, as any change there does."""
+    held = Claim.objects.filter(tenant_id__in=tenants, state__in=LIVE).values("node_num")
+    rows = Node.objects.select_for_update(no_key=True).filter(num__in=held).order_by("num")
+    nums = [node.num for node in rows.only("num")]
+    Node.objects.filter(num__in=nums).update(generation=F("generation") + 1)
 
 
 def refold(node: Node) -> Node:

@@ -83,12 +83,14 @@ class Round:
     """What one round did: how many it placed, whether to look again, and where it ended.
 
     ``keepers`` fit nowhere and have waited long: a node is kept free for the first of them.
+    ``passed`` fit nowhere, and their tenant's others on the page were refused as if they had.
     """
 
     placed: int
     again: bool
     after: After | None
     keepers: tuple[Item, ...] = ()
+    passed: frozenset[UUID] = frozenset()
 
 
 SAY_AGAIN_S = 60.0
@@ -132,7 +134,7 @@ def _decided(rows: Sequence[Waiting], *, locked: bool = False) -> list[Head]:
             refused = WorkloadStateRefused("Nothing of the workload stands any more.")
             head = replace(head, refused=refused, waits=False)
         if head.item is not None and head.ready:
-            key = (head.item.authority.tenant_id, head.item.authority.class_id)
+            key = _purse(head.item)
             taken[key] = taken.get(key, 0) + head.item.facts.amount_milli
         heads.append(head)
     return heads
@@ -206,26 +208,37 @@ def cycle_run(pool: str, *, limit: int = BATCH) -> int:
     """
     placed, after, lost = 0, FIRST, 0
     keepers: tuple[Item, ...] = ()
+    passed: frozenset[UUID] = frozenset()
     for _ in range(1 if connection.in_atomic_block else PAGES):
-        done = _guarded(pool, limit, after, keepers)
+        done = _guarded(pool, limit, after, keepers, passed)
         placed += done.placed
         if done.again and lost < ROUNDS:
             lost += 1
+            continue
+        keepers = keepers or done.keepers
+        if done.passed and not passed:
+            # What these would have held is nobody's: their tenant's others have their turn.
+            passed = done.passed
         elif done.after is None:
             break
         else:
-            after, lost = done.after, 0
-            keepers = keepers or done.keepers
+            after, lost, passed = done.after, 0, frozenset()
     return placed
 
 
-def _guarded(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> Round:
+def _guarded(
+    pool: str,
+    limit: int,
+    after: After,
+    keepers: tuple[Item, ...],
+    passed: frozenset[UUID] = frozenset(),
+) -> Round:
     """A round; when it breaks, the same page one request at a time, passing over what breaks it.
 
     The database's own passing troubles (a deadlock, a lost connection) are raised.
     """
     try:
-        return _round(pool, limit, after, keepers)
+        return _round(pool, limit, after, keepers, passed)
     except (OperationalError, InterfaceError):
         raise
     except Exception:
@@ -246,8 +259,15 @@ def _guarded(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> 
 
 
 @transaction.atomic
-def _round(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> Round:
-    """One page: single allocations together, or one request for several alone."""
+def _round(
+    pool: str,
+    limit: int,
+    after: After,
+    keepers: tuple[Item, ...],
+    passed: frozenset[UUID] = frozenset(),
+) -> Round:
+    """One page without those ``passed``: single allocations together, or one request for several
+    alone."""
     rows = heads(pool, limit, lock=True, after=after)
     more = len(rows) == limit
     several = next((k for k, row in enumerate(rows) if _is_group(row)), None)
@@ -257,7 +277,8 @@ def _round(pool: str, limit: int, after: After, keepers: tuple[Item, ...]) -> Ro
         rows = rows[:kept]
     if not rows:
         return Round(0, False, None)
-    done = _tried(rows, keepers, several=several == 0)
+    left = [row for row in rows if row.id not in passed]
+    done = _tried(left, keepers, several=several == 0) if left else Round(0, False, None)
     return replace(done, after=rows[-1].place if more else None)
 
 
@@ -283,8 +304,20 @@ def _tried(rows: list[Waiting], keepers: tuple[Item, ...], *, several: bool) -> 
     _tell(decided, refused)
     again = any(isinstance(result, Lost) for result in results)
     both = zip(ready, results, strict=True)
-    waits = tuple(i for i, result in both if i.holds and isinstance(result, Unplaced))
-    return Round(len(topics), again, None, waits)
+    nowhere = [item for item, result in both if isinstance(result, Unplaced)]
+    waits = tuple(item for item in nowhere if item.holds)
+    return Round(len(topics), again, None, waits, _passed(decided, nowhere))
+
+
+def _passed(decided: Sequence[Head], nowhere: Sequence[Item]) -> frozenset[UUID]:
+    """Those that fit nowhere and by whose amounts others of the page may have been refused."""
+    crowded = {_purse(head.item) for head in decided if head.item and head.refused is not None}
+    return frozenset(item.request_id for item in nowhere if _purse(item) in crowded)
+
+
+def _purse(item: Item) -> tuple[UUID, UUID]:
+    """Whose quota it takes of, of which class."""
+    return item.authority.tenant_id, item.authority.class_id
 
 
 def _is_group(row: Waiting) -> bool:

@@ -1,6 +1,7 @@
 """Which tenants are never placed on one host?  Sets of them, by an operator's word.
 
-A set binds placements from then on. Members that share a host already stay where they are: they
+A set binds placements from then on: who has looked at a host before finds it changed, and looks
+again with the set. Members that share a host already stay where they are: they
 are told before it is set, and for as long as it is so.
 """
 
@@ -19,7 +20,7 @@ from gpuaas.kernel import errors, events
 from gpuaas.kernel.actor import Actor
 from placement.models import Separation
 from placement.selectors.separations import together_now
-from placement.services.nodes import need_reason
+from placement.services.nodes import looks_void, need_reason
 from tenants.errors import PreviewStale
 from tenants.models import Tenant
 
@@ -61,9 +62,12 @@ def _checked(name: str, tenants: Sequence[UUID]) -> dict[str, str]:
 
 def separation_preview(*, name: str, tenants: Sequence[UUID]) -> SeparationPreview:
     """What this set would change. Writes nothing; raises as ``separation_set`` does."""
-    members = _checked(name, tenants)
     row = Separation.objects.filter(name=name).first()
-    before = set(row.tenants) if row is not None else set()
+    return _preview(name, _checked(name, tenants), row.tenants if row is not None else ())
+
+
+def _preview(name: str, members: dict[str, str], had: Sequence[str]) -> SeparationPreview:
+    before = set(had)
     gone = Tenant.objects.filter(pk__in=before - set(members)).values_list("slug", flat=True)
     return SeparationPreview(
         name=name,
@@ -84,17 +88,18 @@ def separation_set(
     """
     why = need_reason(reason)
     members = _checked(name, tenants)
-    if seen is not None:
-        digest = separation_preview(name=name, tenants=tenants).digest
-        if digest != seen:
-            raise PreviewStale("What the set comes to has changed.", digest=digest)
     row, fresh = Separation.objects.select_for_update().get_or_create(
         name=name, defaults={"tenants": list(members), "reason": why}
     )
+    # Under its lock: what was looked at is compared with what it replaces.
+    digest = _preview(name, members, () if fresh else row.tenants).digest
+    if seen not in (None, digest):
+        raise PreviewStale("What the set comes to has changed.", digest=digest)
     before = None if fresh else {"tenants": row.tenants}
     if not fresh:
         row.tenants, row.reason, row.version = list(members), why, row.version + 1
         row.save()
+    looks_void([UUID(pk) for pk in members])
     events.record(
         kind="placement.separation.set",
         subject=row,

@@ -16,7 +16,7 @@ from gpuaas.kernel.actor import Actor, system
 from gpuaas.kernel.transitions import advance
 from placement.domain.readiness import PASS
 from placement.domain.versions import PROFILES_SINCE, profile_unknown
-from placement.errors import LeaseLost, PartUnsupported, WireRefused
+from placement.errors import CredentialInvalid, LeaseLost, PartUnsupported, WireRefused
 from placement.models import (
     Allocation,
     Node,
@@ -220,6 +220,13 @@ def _lease(node: Node, message: LeaseRequest, now: datetime, version: str) -> Le
     )
 
 
+def _speaking(node: Node) -> None:
+    """Lock the node before its task, as whoever stops or releases does. Raises CredentialInvalid
+    where it was retired since it was heard."""
+    if locked(node.pk).state == NodeState.RETIRED:
+        raise CredentialInvalid
+
+
 def _own(node: Node, task_id: UUID) -> NodeTask:
     """The node's task, locked; another node's is as good as missing."""
     task = (
@@ -285,7 +292,7 @@ def task_complete(*, node: Node, task_id: UUID, message: CompleteRequest) -> Non
 
 @transaction.atomic
 def _complete(node: Node, task_id: UUID, message: CompleteRequest) -> LeaseLost | None:
-    locked(node.pk)  # before its task, as whoever stops or releases does
+    _speaking(node)
     task = _own(node, task_id)
     if _repeated(task, message.lease_epoch, message.boot_id, TaskState.SUCCEEDED):
         return None
@@ -343,7 +350,7 @@ def task_fail(*, node: Node, task_id: UUID, message: FailRequest) -> None:
 
 @transaction.atomic
 def _fail(node: Node, task_id: UUID, message: FailRequest) -> LeaseLost | None:
-    locked(node.pk)  # before its task, as whoever stops or releases does
+    _speaking(node)
     task = _own(node, task_id)
     if _repeated(task, message.lease_epoch, message.boot_id, TaskState.FAILED):
         return None

@@ -9,7 +9,15 @@ from placement.snapshots.parts import (
     part_locked,
     part_nearest,
 )
-from placement.snapshots.places import ANYWHERE, Target, candidates, locked, nearest, size_of
+from placement.snapshots.places import (
+    ANYWHERE,
+    Target,
+    candidates,
+    locked,
+    nearest,
+    never_with,
+    size_of,
+)
 
 __all__ = [
     "ANYWHERE",
@@ -26,6 +34,7 @@ __all__ = [
     "look_many",
     "lookahead_of",
     "nearest",
+    "never_with",
     "outside",
     "part_candidates",
     "part_census",

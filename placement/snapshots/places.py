@@ -108,6 +108,7 @@ SELECT n.num FROM placement_node n
  LIMIT 1
 """
 )
+_NEVER_WITH: Final = "SELECT placement_never_with(%s)"
 LOCK: Final = "SELECT n.num FROM placement_node n WHERE n.num = %s FOR NO KEY UPDATE"
 
 
@@ -158,6 +159,12 @@ def read_place(row: Sequence[Any], *, cuts: tuple[CutState, ...] | None = None) 
     num, generation, free, count, layout, exclusive, held = row
     known = None if held is None else held_of(held)
     return Place(num, generation, free, count, layout, exclusive, known, cuts=cuts)
+
+
+def never_with(tenant: UUID) -> tuple[UUID, ...]:
+    """Who is never placed on one host with this tenant, as it is now."""
+    ((found,),) = prepared.rows(_NEVER_WITH, (tenant,))
+    return tuple(found or ())
 
 
 def params_of(where: Target, want: Want) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from gpuaas.kernel import clock
 from gpuaas.kernel.models import Event
 from nodeagent.protocol import (
     AGENT_VERSION,
+    FailRequest,
     JoinAnswer,
     JoinRequest,
     RenewAnswer,
@@ -21,7 +22,7 @@ from nodeagent.protocol import (
     request_signing_bytes,
 )
 from placement.errors import ClockSkew, CredentialInvalid, JoinTokenInvalid, ReplayedMessage
-from placement.models import JoinToken, Node, NodeCredential
+from placement.models import JoinToken, Node, NodeCredential, NodeTask
 from placement.services import agents, nodes, tasks
 from placement.services.signatures import Signed, request_authenticate
 from tests.builders import OPERATOR, a_catalogue
@@ -166,6 +167,18 @@ def test_a_host_that_was_off_for_long_may_only_renew() -> None:
     NodeCredential.objects.update(expires_at=clock.db_now() - timedelta(days=31))
     with pytest.raises(CredentialInvalid):
         host.say(4, renewing=True)
+
+
+def test_what_a_host_hands_in_while_it_is_retired_is_not_taken() -> None:
+    node, text = _invited()
+    Speaker().join(text)
+    task = NodeTask.objects.get(node=node)
+    nodes.node_retire(node_id=node.pk, reason="sold", actor=OPERATOR)
+    failed = FailRequest(
+        lease_epoch=task.lease_epoch, boot_id="boot-00000001", code="x", detail="", retryable=False
+    )
+    with pytest.raises(CredentialInvalid):
+        tasks.task_fail(node=node, task_id=task.pk, message=failed)
 
 
 def test_nobody_speaks_for_a_host_that_is_retired_nor_begins_to() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,6 +17,7 @@ from placement.domain.fit import Place, Want, best_option, taken
 from placement.domain.terms import Terms
 from placement.models import Allocation, Separation
 from placement.selectors.separations import separation_shown, separations, together_now
+from placement.services import bundle, engine
 from placement.services import separations as service
 from placement.services.allocations import allocation_release
 from placement.services.queue import cycle_run
@@ -272,3 +274,55 @@ def test_any_order_of_requests_puts_no_two_that_are_kept_apart_on_one_host(
     unseen = Place(9, 0, 0xFF, 8, places[0].layout)
     closed = Want(1, terms=Terms(never=(TENANTS[0],)), tenant=TENANTS[1])
     assert best_option(unseen, closed) is None, "nobody asked who is there"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_set_that_comes_between_look_and_commit_binds_that_commit(
+    rivals: tuple[TenantWorld, TenantWorld], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = rivals
+    a_host("host-1")
+    one.order(slots=1)
+    write = bundle.commit
+    sets: list[Separation] = []
+
+    def commit(*args: Any, **kwargs: Any) -> Any:
+        if not sets:
+            sets.append(kept_apart(one, other))
+        return write(*args, **kwargs)
+
+    monkeypatch.setattr(engine, "commit", commit)
+    assert refused(other, slots=1).code == "forbidden_by_topology"
+    assert hosts_of(other) == set()
+    a_host("host-2")
+    other.order(slots=1)
+    assert hosts_of(other) == {"host-2"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_changes_that_were_looked_at_before_either_one_is_looked_at_again(
+    rivals: tuple[TenantWorld, TenantWorld],
+) -> None:
+    third, fourth = a_tenant("third"), a_tenant("fourth")
+    for round_ in range(ROUNDS):
+        name = f"set-{round_}"
+        if round_ % 2:
+            kept_apart(*rivals, name=name)
+        wishes = [[w.tenant.pk for w in (*rivals, more)] for more in (third, fourth)]
+        seen = [service.separation_preview(name=name, tenants=who).digest for who in wishes]
+        done = together(
+            *(
+                partial(
+                    service.separation_set,
+                    name=name,
+                    tenants=who,
+                    reason="both",
+                    actor=OPERATOR,
+                    seen=digest,
+                )
+                for who, digest in zip(wishes, seen, strict=True)
+            )
+        )
+        assert [type(one) for one in done if isinstance(one, ProductError)] == [PreviewStale]
+        (kept,) = [one for one in done if isinstance(one, Separation)]
+        assert Separation.objects.get(name=name).tenants == kept.tenants
