@@ -56,10 +56,15 @@ class PortalSessionAuthentication(SessionAuthentication):
     """The portal's cookie. A change needs the page's CSRF token as well."""
 
     def authenticate(self, request: Request) -> tuple[AbstractBaseUser, Actor] | None:
-        """The signed-in person's actor, in the tenant they chose."""
+        """The signed-in person's actor, in the tenant they chose. Raises CsrfRefused, and
+        RequestDataTooBig for a longer body than may be taken."""
         user = getattr(request._request, "user", None)
         if not isinstance(user, User) or not user.is_active:
             return None
+        if request.method == "POST":
+            # The check looks for a form's field and uses the stream up: what reads the body
+            # after it, as a key's fingerprint, needs it kept.
+            _ = request._request.body
         try:
             self.enforce_csrf(request)
         except exceptions.PermissionDenied as refused:
