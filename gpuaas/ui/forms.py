@@ -11,14 +11,20 @@ LONGEST_REASON = 500
 
 
 def refuse(form: forms.Form, error: ProductError) -> None:
-    """Put a product's refusal beside the fields that it names, and say the way out."""
-    named = False
+    """Put a product's refusal beside the fields that it names; where one of them is not seen, or
+    none is named, say it as a whole with the way out."""
+    beside = aside = False
     for fault in error.errors:
         field = fault.pointer.strip("/").split("/")[0]
-        if field in form.fields:
+        if field not in form.fields:
+            continue
+        if form.fields[field].widget.is_hidden:
+            # Nothing stands beside what nobody sees.
+            aside = True
+        else:
             form.add_error(field, fault.detail)
-            named = True
-    if not named:
+            beside = True
+    if aside or not beside:
         form.add_error(None, f"{error.detail.rstrip('.')}. {error.unblock} ({error.code})")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,24 @@ def test_a_key_that_was_not_looked_at_is_not_switched_to(fleet: Fleet) -> None:
     assert browser.send(f"{PAGE}switch/", {"key": before["next"], "reason": ""}).status_code == 400
     assert browser.send(f"{PAGE}forge/", {"key": before["next"]}).status_code == 404
     assert kept() == before
+
+
+def test_why_a_key_that_nobody_typed_is_refused_is_said_in_its_form(fleet: Fleet) -> None:
+    browser = fleet.browser()
+    act(browser, "prepare", "")
+    html = form_of("switch", act(browser, "switch", "0123456789abcdef"))
+    assert "No key of the fingerprint &#x27;0123456789abcdef&#x27; is next." in html
+    assert "Look at the list of control keys" in html
+    assert "(control_key_missing)" in html
+    too_long = form_of("switch", act(browser, "switch", "x" * 65))
+    assert "key: Ensure this value has at most 64 characters" in too_long
+
+
+def form_of(name: str, answer: Any) -> str:
+    """The opened form of one step, with what is said in it."""
+    [opened] = re.findall(r'<details class="act" open>.*?</details>', answer.content.decode(), re.S)
+    assert f'action="{PAGE}{name}/"' in opened
+    return opened
 
 
 def test_files_that_cannot_be_read_are_said_on_the_page(fleet: Fleet, own_key: Path) -> None:
