@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from nodeagent.backend import BackendError
-from nodeagent.host.config import Hook
+from nodeagent.host.config import Hook, HostConfig
 from nodeagent.host.hooks import Answer, Hooks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +51,31 @@ def test_the_helper_starts_after_what_opens_gpus_at_boot_and_before_the_agent() 
         "After": "nvidia-persistenced.service nvidia-fabricmanager.service",
         "Before": "gpuaas-agent.service",
     }
+
+
+def test_the_agents_folder_is_there_for_the_join_token_before_the_agent_has_run() -> None:
+    folder = str(HostConfig.__dataclass_fields__["agent_folder"].default)
+    made = [line for line in (PACKAGE / "install").read_text().splitlines() if folder in line]
+    assert made == [f"install -d -m 0700 -o gpuaas-agent -g gpuaas-agent {folder}"]
+    unit = (PACKAGE / "systemd" / "gpuaas-agent.service").read_text()
+    assert "StateDirectoryMode=0700" in unit
+
+
+def test_the_guide_has_each_step_before_what_needs_it() -> None:
+    guide = (ROOT / "docs" / "agent-guide.md").read_text()
+    recipe = guide.partition("## Install\n")[2].partition("## The helper's keys")[0]
+    steps = [
+        "gpuaas node create gpu-17",
+        "deploy/agent/install ",
+        "manage.py control_keys --node gpu-17 >",
+        "control-keys.toml /etc/gpuaas-agent/",
+        "gpuaas-agent check ",
+        "gpuaas node join-token gpu-17",
+        "/var/lib/gpuaas-agent/join-token",
+        "systemctl enable --now",
+    ]
+    places = [recipe.index(step) for step in steps]
+    assert places == sorted(places)
 
 
 def test_the_agents_lock_has_the_products_versions_and_hashes() -> None:

@@ -63,7 +63,9 @@ class Command(BaseCommand):
         elif node:
             found = Node.objects.filter(name=node).first()
             if found is None:
-                raise CommandError(f"There is no node {node!r}.")
+                raise CommandError(
+                    f"There is no node {node!r}. Announce it first: gpuaas node create NAME."
+                )
             self.stdout.write(control_keys_text(found), ending="")
         else:
             for one in control_keys_list():
