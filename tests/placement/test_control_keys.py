@@ -85,7 +85,7 @@ def test_a_host_is_told_who_it_is_and_which_keys_count(own_key: Path, tmp_path: 
     assert told.node_id == str(node.pk)
     assert told.keys == (control_public_key(), old.public_key)
     assert control_public_key() == new.public_key, "without a restart"
-    with pytest.raises(CommandError, match="no node 'gpu-18'.* gpuaas node create"):
+    with pytest.raises(CommandError, match=r"no node 'gpu-18'.* gpuaas node create"):
         said("--node", "gpu-18")
 
 
