@@ -1,4 +1,4 @@
-"""Who asks, when a proxy hands the request on?
+"""Who asks, when a proxy hands the request on, and who is counted as one?
 
 A proxy that the operator named is believed about whom it speaks for; nobody else is, since every
 caller can write these headers. Without one, what the connection says is all that there is.
@@ -9,10 +9,18 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 SCHEMES = frozenset({"http", "https"})
+UNKNOWN = "unknown"
+"""Who asks where a trusted proxy names nobody that can be read: not the proxy, and no address."""
+ONE_CALLER = 64
+"""Of an IPv6 address, the bits that its network has given; the rest whoever asks chooses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,7 @@ def caller_of(environ: Mapping[str, object], trusted: Sequence[Network]) -> Call
 
     The list is read from its end, where each proxy adds whom it heard: the first that is no trusted
     proxy asks. What stands before that was said by whoever asks, and so is not believed; a list
-    that cannot be read is not, either.
+    that cannot be read is not, either, and who asks is then unknown.
     """
     address = str(environ.get("REMOTE_ADDR", ""))
     scheme = str(environ.get("wsgi.url_scheme", "http"))
@@ -43,14 +51,37 @@ def caller_of(environ: Mapping[str, object], trusted: Sequence[Network]) -> Call
     said = str(environ.get("HTTP_X_FORWARDED_PROTO", "")).rpartition(",")[2].strip().lower()
     if said in SCHEMES:
         scheme = said
-    for word in reversed(str(environ.get("HTTP_X_FORWARDED_FOR", "")).split(",")):
-        hop = _address(word)
-        if hop is None:
-            break
-        address = hop
-        if not _within(hop, trusted):
+    listed = str(environ.get("HTTP_X_FORWARDED_FOR", ""))
+    if not listed.strip():
+        # The proxy asks for itself, as it does when it looks whether the platform is well.
+        return Caller(address, scheme)
+    for word in reversed(listed.split(",")):
+        address = _address(word) or UNKNOWN
+        if not _within(address, trusted):
             break
     return Caller(address, scheme)
+
+
+def counted_as(address: str) -> str:
+    """The address under which calls and wrong passwords from this one are counted.
+
+    Whoever has an IPv6 network has all its addresses: they count as its first.
+    """
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if found.version == 4:
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(found), ONE_CALLER), strict=False).network_address)
+
+
+def counted_caller(request: HttpRequest) -> str | None:
+    """The same for who sent this request, or None: a lock-out keeps addresses alone."""
+    counted = counted_as(request.META.get("REMOTE_ADDR", ""))
+    return None if _address(counted) is None else counted
 
 
 def _address(word: str) -> str | None:

@@ -25,6 +25,7 @@ from gpuaas.api.middleware import request_id_of
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ProductError
 from gpuaas.kernel.scope import tenant_scope
+from gpuaas.proxies import counted_as
 
 
 class OnlyJson(BaseContentNegotiation):
@@ -138,7 +139,7 @@ class ProductView(APIView):
         if isinstance(actor, Actor):
             policy, principal = self.policy, f"{actor.kind}:{actor.id}"
         else:
-            address = request.META.get("REMOTE_ADDR", "")
+            address = counted_as(request.META.get("REMOTE_ADDR", ""))
             policy = limits.ANONYMOUS if self.policy is limits.API else self.policy
             principal = f"address:{address}"
         self.spent = limits.buckets.spend(policy, principal)

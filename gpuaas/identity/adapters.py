@@ -27,6 +27,7 @@ from django.urls import reverse
 from gpuaas.identity.openid import PROVIDER_ID
 from gpuaas.kernel import events
 from gpuaas.kernel.actor import Actor
+from gpuaas.proxies import counted_as
 from tenants.models import User
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth sh
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Accounts are made by signing up here or by an invitation."""
         return False
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        """As it is counted everywhere."""
+        return counted_as(request.META.get("REMOTE_ADDR", ""))
 
     def get_login_stages(self) -> list[str]:
         """None: the gate asks for the second factor, whichever way somebody signed in."""

@@ -146,6 +146,28 @@ def test_guessing_a_password_locks_the_address_out(world: TenantWorld) -> None:
     assert answer.status_code == 401
 
 
+def guess(password: str, address: str) -> int:
+    body = {"email": "owner@acme.test", "password": password}
+    status: int = Caller().post("/auth/token", body, REMOTE_ADDR=address).status_code
+    return status
+
+
+@pytest.mark.parametrize(
+    ("addresses", "elsewhere"),
+    [
+        ([f"2001:db8:1:2::{number:x}" for number in range(8)], "2001:db8:1:3::1"),
+        (["198.51.100.4", "::ffff:198.51.100.4"] * 4, "198.51.100.5"),
+        (["unknown"] * 8, "198.51.100.5"),
+    ],
+)
+def test_guessing_from_all_addresses_of_a_network_locks_the_network_out(
+    world: TenantWorld, addresses: list[str], elsewhere: str
+) -> None:
+    assert {guess("x" * 12, address) for address in addresses} == {401}
+    assert guess(PASSWORD, addresses[0]) == 401
+    assert guess(PASSWORD, elsewhere) == 201
+
+
 def test_a_token_is_refused_for_a_tenant_that_one_is_no_member_of(world: TenantWorld) -> None:
     globex = a_tenant("globex")
     for named in (globex.tenant.slug, str(globex.tenant.pk), "no-such-tenant"):

@@ -391,3 +391,12 @@ def test_a_report_passes_unread_only_where_its_bytes_were_read_before(
     row = Node.objects.get(pk=joined.node.pk)
     assert row.observed_seq == (3 if status == 200 else 2)
     assert (row.observed["vms"], row.observed["conditions"]) == ([], [])
+
+
+def test_whoever_is_no_host_is_counted_by_network(
+    joined: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AgentView, "policy", limits.Policy("few", 2, 6000, shared=False))
+    addresses = ["2001:db8:7:7::1", "2001:db8:7:7::2", "2001:db8:7:7::3", "2001:db8:7:6::1"]
+    answers = [Caller().post("/agent/v1/tasks:lease", REMOTE_ADDR=one) for one in addresses]
+    assert [answer.status_code for answer in answers] == [401, 401, 429, 401]

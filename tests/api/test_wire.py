@@ -286,6 +286,16 @@ def test_too_many_requests_are_told_when_to_come_again(
     assert answers[-1].headers["RateLimit"].startswith('"api";r=0')
 
 
+def test_strangers_of_one_network_share_a_limit(
+    world: TenantWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = limits.Policy("few", 2, 6000, shared=False)
+    monkeypatch.setattr(limits, "ANONYMOUS", few)
+    addresses = ["2001:db8:9:9::1", "2001:db8:9:9::2", "2001:db8:9:9::3", "2001:db8:9:8::1"]
+    answers = [Caller().get("/me", REMOTE_ADDR=address) for address in addresses]
+    assert [answer.status_code for answer in answers] == [401, 401, 429, 401]
+
+
 def test_a_dead_broker_stops_no_request(acme: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "buckets", limits.Buckets("redis://127.0.0.1:1/0"))
     assert acme.get("/me").status_code == 200

@@ -81,7 +81,9 @@ def test_why_a_key_that_nobody_typed_is_refused_is_said_in_its_form(fleet: Fleet
 
 def form_of(name: str, answer: Any) -> str:
     """The opened form of one step, with what is said in it."""
-    [opened] = re.findall(r'<details class="act" open>.*?</details>', answer.content.decode(), re.S)
+    html: str = answer.content.decode()
+    opened: str
+    [opened] = re.findall(r'<details class="act" open>.*?</details>', html, re.S)
     assert f'action="{PAGE}{name}/"' in opened
     return opened
 

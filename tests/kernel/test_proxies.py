@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuaas.proxies import Caller, caller_of, networks_of
+from gpuaas.proxies import UNKNOWN, Caller, caller_of, counted_as, networks_of
 
 OURS = networks_of(["10.0.0.0/8", "fd00::/8"])
 
@@ -43,10 +43,13 @@ def test_what_the_caller_wrote_before_the_proxies_is_passed_over() -> None:
         ("[2001:db8::1]:4711", "2001:db8::1"),
         ('"[2001:db8::1]"', "2001:db8::1"),
         ("2001:db8::1", "2001:db8::1"),
-        ("unknown", "10.0.0.2"),
-        ("198.51.100.1, nonsense", "10.0.0.2"),
+        ("unknown", UNKNOWN),
+        ("198.51.100.1, nonsense", UNKNOWN),
+        ("198.51.100.1, nonsense, 10.9.9.9", UNKNOWN),
+        ("198.51.100.1,", UNKNOWN),
         ("", "10.0.0.2"),
-        (" , ", "10.0.0.2"),
+        (" ", "10.0.0.2"),
+        (" , ", UNKNOWN),
         ("10.1.1.1, 10.2.2.2", "10.1.1.1"),
     ],
 )
@@ -64,3 +67,20 @@ def test_an_address_of_version_four_within_version_six_is_the_same_proxy() -> No
 
 def test_without_an_address_nobody_is_trusted() -> None:
     assert caller_of(heard("", "198.51.100.1"), OURS) == Caller("", "http")
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("198.51.100.1", "198.51.100.1"),
+        ("::ffff:198.51.100.1", "198.51.100.1"),
+        ("2001:db8:1:2::7", "2001:db8:1:2::"),
+        ("2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::"),
+        ("2001:db8:1:3::7", "2001:db8:1:3::"),
+        ("fe80::7%eth0", "fe80::"),
+        (UNKNOWN, UNKNOWN),
+        ("", ""),
+    ],
+)
+def test_whoever_has_a_network_is_counted_once(address: str, counted: str) -> None:
+    assert counted_as(address) == counted

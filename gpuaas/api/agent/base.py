@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from gpuaas.api import errors, limits, problems
 from gpuaas.api.base import ProductView
 from gpuaas.kernel.errors import FieldError
+from gpuaas.proxies import counted_as
 from placement.errors import CredentialInvalid, WireRefused
 from placement.models import Node
 from placement.node_tasks import MAX_BODY_BYTES, WireError, load_json
@@ -98,7 +99,7 @@ class AgentView(ProductView):
             self.said = _signed(request)
             principal = f"node:{signer_of(self.said)}"
         except Exception:
-            self._spend(f"address:{request.META.get('REMOTE_ADDR', '')}")
+            self._spend(request)
             raise
         self.spent = limits.buckets.spend(self.policy, principal)
         try:
@@ -110,7 +111,7 @@ class AgentView(ProductView):
             # A message that somebody repeats is not the host's own.
             if self.spent.allowed:
                 limits.buckets.give_back(self.policy, principal)
-            self._spend(f"address:{request.META.get('REMOTE_ADDR', '')}")
+            self._spend(request)
             raise
         limits.refuse_if_spent(self.spent)
         self.check_permissions(request)  # type: ignore[arg-type]  # asks for route and method only
@@ -121,8 +122,9 @@ class AgentView(ProductView):
         statement can do both. Sets ``node``."""
         self.node = host_of(number_take(said, renewing=self.renews))
 
-    def _spend(self, principal: str) -> None:
-        self.spent = limits.buckets.spend(self.policy, principal)
+    def _spend(self, request: HttpRequest) -> None:
+        address = counted_as(request.META.get("REMOTE_ADDR", ""))
+        self.spent = limits.buckets.spend(self.policy, f"address:{address}")
         limits.refuse_if_spent(self.spent)
 
 
