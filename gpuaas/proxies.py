@@ -9,10 +9,6 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from django.http import HttpRequest
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -76,12 +72,6 @@ def counted_as(address: str) -> str:
     if found.ipv4_mapped is not None:
         return str(found.ipv4_mapped)
     return str(ipaddress.IPv6Network((int(found), ONE_CALLER), strict=False).network_address)
-
-
-def counted_caller(request: HttpRequest) -> str | None:
-    """The same for who sent this request, or None: a lock-out keeps addresses alone."""
-    counted = counted_as(request.META.get("REMOTE_ADDR", ""))
-    return None if _address(counted) is None else counted
 
 
 def _address(word: str) -> str | None:
