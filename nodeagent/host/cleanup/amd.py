@@ -36,6 +36,11 @@ _IDLE_MIB, _MORE_MIB = 1024, 64
 _SUCCEEDED: Final = re.compile(
     r"amdgpu ([0-9a-f:.]{12,16}): (?:amdgpu: )?GPU reset\(\d+\) succeeded", re.IGNORECASE
 )
+# It writes that after any reset. Only these two lose the memory, as amdgpu_device_check_vram_lost
+# has it; MODE2, the one of an MI300A and of `reset_method=3`, keeps what a tenant left.
+_LOST: Final = re.compile(
+    r"amdgpu ([0-9a-f:.]{12,16}): (?:amdgpu: )?(?:MODE1|BACO) reset\s*$", re.IGNORECASE
+)
 UNCORRECTED, RETIRED, WAITING, USED = (
     "ras_uncorrected",
     "bad_pages",
@@ -205,8 +210,8 @@ class AmdCare:
     def _ask_library(self, address: str, mine: Sequence[str]) -> str:
         """Have AMD's library reset it; why that did not happen to all of these, '' where it did.
 
-        The library says that all is well also where the driver did nothing: the kernel's log has
-        the last word.
+        The library says that all is well also where the driver did nothing, or kept the memory: the
+        kernel's log has the last word.
         """
         with opened() as (library, reason):
             if library is None:
@@ -223,22 +228,27 @@ class AmdCare:
             try:
                 was = self._log_end()
                 library.amdsmi_reset_gpu(own[0])
-                done = self._succeeded(was)
+                done, lost = self._named(_SUCCEEDED, was), self._named(_LOST, was)
             except OSError as error:
                 return f"the kernel's log cannot be read: {error.strerror}"
             except Exception as error:
                 # One class of the binding's own per kind of failure; an older one lacks the call.
                 return f"it refused: {type(error).__name__} {error}"[:200]
         silent = [one for one in mine if one not in done]
-        return f"the kernel's log has no reset of {', '.join(silent)}" if silent else ""
+        if silent:
+            return f"the kernel's log has no reset of {', '.join(silent)}"
+        kept = [one for one in mine if one not in lost]
+        if kept:
+            return f"the kernel's log has no MODE1 or BACO reset of {', '.join(kept)}"
+        return ""
 
     def _log_end(self) -> int:
         records = self._log.records()
         return records[-1].number if records else -1
 
-    def _succeeded(self, after: int) -> set[str | None]:
-        """The GPUs that the log says were reset after that record."""
-        found = (_SUCCEEDED.search(one.text) for one in self._log.records() if one.number > after)
+    def _named(self, line: re.Pattern[str], after: int) -> set[str | None]:
+        """The GPUs of which the log has this line after that record."""
+        found = (line.search(one.text) for one in self._log.records() if one.number > after)
         return {normal_address(match[1]) for match in found if match is not None}
 
     def _over_the_bus(self, mine: Sequence[str]) -> dict[str, str]:

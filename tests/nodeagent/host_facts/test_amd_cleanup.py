@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -273,20 +274,41 @@ def test_what_was_not_counted_before_the_claim_is_not_clean_after_it(host: AmdHo
         assert "its pages of before are not known" in done.detail
 
 
-def test_the_library_resets_where_it_is_and_the_log_confirms_it(
-    host: AmdHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    library = a_library(monkeypatch, host.places, hive=False)
+def tells(host: AmdHost, library: Any, kind: str) -> list[str]:
+    """The library resets by this kind, and the kernel's log tells of it; gives what was reset."""
     done: list[str] = []
 
     def reset(handle: str) -> None:
         done.append(handle)
-        with host.log.open("a") as log:
-            log.write(f"6,{len(done)},9,-;amdgpu {handle}: amdgpu: GPU reset(1) succeeded!\n")
+        lines = host.log.read_text().splitlines()
+        for text in (kind, "GPU reset(1) succeeded!"):
+            lines.append(f"6,{len(lines)},9,-;amdgpu {handle}: {text}")
+        host.log.write_text("\n".join(lines) + "\n")
 
     library.amdsmi_reset_gpu = reset
+    return done
+
+
+@pytest.mark.parametrize("kind", ["amdgpu: MODE1 reset", "amdgpu: BACO reset", "MODE1 reset"])
+def test_the_library_resets_where_it_is_and_the_log_confirms_it(
+    host: AmdHost, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    done = tells(host, a_library(monkeypatch, host.places, hive=False), kind)
     assert host.do(CleanupStep.GPU_SCRUBBED).method == "amdsmi_gpu_reset"
     assert (done, host.kernel.resets) == ([CARD], [])
+
+
+@pytest.mark.parametrize("kind", ["amdgpu: MODE2 reset", "amdgpu: MODE1 reset failed", "PCI reset"])
+def test_a_reset_that_may_keep_the_memory_is_done_over_the_bus(
+    host: AmdHost, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    done = tells(host, a_library(monkeypatch, host.places, hive=False), kind)
+    scrubbed = host.do(CleanupStep.GPU_SCRUBBED)
+    assert (done, scrubbed.method, host.kernel.resets) == ([CARD], "flr_reset", [(CARD, "flr")])
+    assert f"the kernel's log has no MODE1 or BACO reset of {CARD}" in scrubbed.detail
+    power_state_only(host)
+    with pytest.raises(StepFailed, match=f"no MODE1 or BACO reset of {CARD}; and .* was not reset"):
+        host.do(CleanupStep.GPU_SCRUBBED)
 
 
 @pytest.mark.parametrize(
