@@ -20,7 +20,8 @@ _CLEANABLE: Final = "gpu_cleanable"
 _UNCLEANABLE: Final = {
     "no_reset_file": "the kernel cannot reset it by itself",
     "reset_method_unknown": "the kernel does not say how it would reset it",
-    "reset_proves_nothing": "the kernel can only switch its power state, which resets nothing",
+    "reset_proves_nothing": "the kernel can only switch its power state or reset its bus: no proof",
+    # Of agents from before `reset_proves_nothing` had the bus as well.
     "bus_shared": "only its whole bus can be reset, and something else is on it",
     "hive_shared": "a reset of it resets the other GPUs of its hive, which may be another tenant's",
     "hive_unreadable": "which GPUs its hive has cannot be read",

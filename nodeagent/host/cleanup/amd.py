@@ -19,7 +19,7 @@ from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed
 from nodeagent.host.cleanup.xids import KernelLog
 from nodeagent.host.discovery.amd import ask, opened
-from nodeagent.host.discovery.amd_card import AMDGPU, NO_HIVE, RESETS, VFIO, WHOLE_BUS, AmdCard
+from nodeagent.host.discovery.amd_card import AMDGPU, NO_HIVE, RESETS, VFIO, AmdCard
 from nodeagent.host.discovery.bus import read_bus
 from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.facts import absent
@@ -259,8 +259,7 @@ class AmdCare:
             for one in mine:
                 self._bus.let_go(one)
             for one in mine:
-                alone = not self._card(one).beside()
-                how[one] = self._bus.reset_by(one, RESETS if alone else RESETS - WHOLE_BUS)
+                how[one] = self._bus.reset_by(one, RESETS)
         except StepFailed as error:
             trouble.append(str(error))
         for one in mine:

@@ -25,12 +25,12 @@ VFIO: Final = "vfio-pci"
 CLEANABLE: Final = "gpu_cleanable"
 """The fact by which a discovery tells whether a machine's traces can be taken off a GPU here."""
 NO_HIVE, HIVE_SHARED = "no_hive", "hive_shared"
-WHOLE_BUS: Final = frozenset({"bus", "cxl_bus"})
-"""Resets that hit everything on the GPU's bus."""
-# Of the kernel's methods (Documentation/ABI/testing/sysfs-bus-pci, reset_method) all but `pm`: many
-# of AMD's cards say that the way from D3hot to D0 resets them, and it does not (the quirk
-# `quirk_no_pm_reset` in drivers/pci/quirks.c takes it from those of the display class alone).
-RESETS: Final = frozenset({"device_specific", "acpi", "flr", "af_flr"}) | WHOLE_BUS
+# Of the kernel's methods (Documentation/ABI/testing/sysfs-bus-pci, reset_method) not `pm`: many of
+# AMD's cards say that the way from D3hot to D0 resets them, and it does not (the quirk
+# `quirk_no_pm_reset` in drivers/pci/quirks.c takes it from those of the display class alone). Nor
+# those of the whole bus: once a driver was loaded a secondary bus reset does not reset the card, by
+# its driver's maintainer (dri-devel, 2024-10-18).
+RESETS: Final = frozenset({"device_specific", "acpi", "flr", "af_flr"})
 _DRM: Final = re.compile(r"(card|renderD)\d{1,4}")
 _NODE: Final = re.compile(r"node\d{1,4}")
 _COUNTS: Final = re.compile(r"(ue|ce|de): (\d{1,20})")
@@ -121,13 +121,6 @@ class AmdCard:
             return absent("reset_method_unknown")
         return present(tuple(told.value.split()))
 
-    def beside(self) -> list[str]:
-        """Everything else on its bus, which a reset of the bus hits as well."""
-        bus = self.address.rpartition(":")[0]
-        names = self.tree.names(self.tree.path("sys/bus/pci/devices"))
-        others = (normal_address(name) for name in names)
-        return [one for one in others if one and one != self.address and one.startswith(f"{bus}:")]
-
     def hive(
         self, bus: Mapping[str, PciDevice], named: Mapping[str | None, str | None]
     ) -> Fact[tuple[str, ...]]:
@@ -199,8 +192,6 @@ class AmdCard:
         proving = [one for one in methods.value if one in RESETS]
         if not proving:
             return absent("reset_proves_nothing")
-        if self.beside() and set(proving) <= WHOLE_BUS:
-            return absent("bus_shared")
         if hive.value is None and hive.reason != NO_HIVE:
             return absent(hive.reason)
         for fact, reason in (

@@ -17,7 +17,6 @@ from nodeagent.host.nvml import Nvml
 from nodeagent.protocol import CleanupStep, Presence, UuidSource
 from nodeagent.topology.slots import topology_report
 from tests.nodeagent.host_facts.amd_host import CARD, FLOOR, MATE, AmdHost, a_library, uuid_of
-from tests.nodeagent.host_facts.trees import AMD
 
 Make = Callable[..., AmdHost]
 STEPS = (
@@ -77,11 +76,14 @@ def test_the_kernels_own_order_of_resets_is_put_back(host: AmdHost) -> None:
 def test_a_reset_that_fails_is_followed_by_the_next_and_named_where_none_is_left(
     host: AmdHost,
 ) -> None:
-    host.kernel.broken = {"flr"}
-    assert host.do(CleanupStep.GPU_SCRUBBED).method == "bus_reset"
-    host.kernel.broken = {"flr", "bus"}
-    with pytest.raises(StepFailed, match=r"was not reset \(flr: .*Inappropriate ioctl.*bus: "):
+    (host.bus.folder(CARD) / "reset_method").write_text("acpi flr bus\n")
+    host.kernel.broken = {"acpi"}
+    assert host.do(CleanupStep.GPU_SCRUBBED).method == "flr_reset"
+    host.kernel.broken = {"acpi", "flr"}
+    with pytest.raises(StepFailed, match=r"was not reset \(acpi: .*Inappropriate ioctl.*flr: "):
         host.do(CleanupStep.GPU_SCRUBBED)
+    # Not over the bus: that does not reset a card that a driver has had.
+    assert host.kernel.resets == [(CARD, "flr")]
     assert host.bus.driver(CARD) == "amdgpu"
 
 
@@ -97,9 +99,8 @@ def unnamed_method(host: AmdHost) -> None:
     (host.bus.folder(CARD) / "reset_method").unlink()
 
 
-def bus_with_another(host: AmdHost) -> None:
-    (host.bus.folder(CARD) / "reset_method").write_text("bus\n")
-    host.tree.device(f"{CARD[:-1]}1", "0x040300", AMD)
+def bus_only(host: AmdHost) -> None:
+    (host.bus.folder(CARD) / "reset_method").write_text("bus cxl_bus\n")
 
 
 def uncounted(host: AmdHost) -> None:
@@ -114,26 +115,30 @@ def unmeasured(host: AmdHost) -> None:
     (host.bus.folder(CARD) / "mem_info_vram_used").unlink()
 
 
-NEVER = {
-    "no_reset_file": without_file,
-    "reset_proves_nothing": power_state_only,
-    "reset_method_unknown": unnamed_method,
-    "bus_shared": bus_with_another,
-    "errors_not_counted": uncounted,
-    "bad_pages_not_told": unpaged,
-    "memory_not_told": unmeasured,
-}
+NO_RESET = [
+    ("no_reset_file", without_file),
+    ("reset_proves_nothing", power_state_only),
+    ("reset_proves_nothing", bus_only),
+    ("reset_method_unknown", unnamed_method),
+]
+NEVER = [
+    *NO_RESET,
+    ("errors_not_counted", uncounted),
+    ("bad_pages_not_told", unpaged),
+    ("memory_not_told", unmeasured),
+]
+Spoil = Callable[[AmdHost], None]
 
 
-@pytest.mark.parametrize("reason", NEVER)
+@pytest.mark.parametrize(("reason", "spoil"), NEVER)
 def test_what_could_not_be_cleaned_is_said_at_discovery_and_given_to_no_machine(
-    host: AmdHost, reason: str
+    host: AmdHost, reason: str, spoil: Spoil
 ) -> None:
-    NEVER[reason](host)
+    spoil(host)
     report = topology_report(discover(host.root), "host-1")
     told = {one.device: one for one in report.facts if one.name == "gpu_cleanable"}
     assert (told[CARD].presence, told[CARD].reason) == (Presence.ABSENT, reason)
-    assert (told[MATE].presence, told[MATE].value) == (Presence.PRESENT, "flr, bus")
+    assert (told[MATE].presence, told[MATE].value) == (Presence.PRESENT, "flr")
     found = [one for one in report.findings if one.code == "gpu_not_cleanable"]
     assert [(one.device, reason in one.detail) for one in found] == [(CARD, True)]
     with pytest.raises(StepFailed, match=f"could not be cleaned .*{reason}"):
@@ -141,11 +146,11 @@ def test_what_could_not_be_cleaned_is_said_at_discovery_and_given_to_no_machine(
     assert host.bus.driver(CARD) == "amdgpu"
 
 
-@pytest.mark.parametrize(
-    "reason", ["no_reset_file", "reset_proves_nothing", "reset_method_unknown", "bus_shared"]
-)
-def test_without_a_reset_that_counts_nothing_is_scrubbed(host: AmdHost, reason: str) -> None:
-    NEVER[reason](host)
+@pytest.mark.parametrize(("reason", "spoil"), NO_RESET)
+def test_without_a_reset_that_counts_nothing_is_scrubbed(
+    host: AmdHost, reason: str, spoil: Spoil
+) -> None:
+    spoil(host)
     with pytest.raises(StepFailed, match="was not reset"):
         host.do(CleanupStep.GPU_SCRUBBED)
     assert (host.kernel.resets, host.bus.driver(CARD)) == ([], "amdgpu")
