@@ -29,12 +29,13 @@ class Machines:
         self.bad = bad
         self.asked: list[tuple[str, tuple[str, ...]]] = []
         self.returning: Returning | None = None
+        self.network: dict[str, Any] = {}
 
     def prepare(self, tenancy: Tenancy) -> Tenancy:
         """Its devices, its disk and its network."""
         assert self.returning is not None
         self.asked.append((tenancy.claim, self.returning.waiting))
-        return tenancy
+        return replace(tenancy, **self.network)
 
     def start(self, tenancy: Tenancy) -> None:
         """Its process."""
@@ -80,6 +81,17 @@ def test_each_has_its_turn_in_order_and_what_fails_stops_no_other(tmp_path: Path
     assert (boots["a"], boots["c"]) == (("before", False), ("now", True))
     # The next helper of the same boot tries those again, and no other.
     assert Returning(records, cast(Any, machines), WORKS, "now").waiting == ("a", "b")
+
+
+def test_where_a_machine_is_reached_after_the_restart_is_kept_also_where_it_does_not_start(
+    tmp_path: Path,
+) -> None:
+    made, machines, records = returning(tmp_path, {"a": ValueError("nobody thought of it")})
+    machines.network = {"tap": "tap9", "host": "10.0.0.9", "port": 2209}
+    made.run(lambda _: nullcontext())
+    now = {one.claim: (one.tap, one.host, one.port, one.boot) for one in records.all()}
+    assert now["a"] == ("tap9", "10.0.0.9", 2209, "before")
+    assert now["b"] == now["c"] == ("tap9", "10.0.0.9", 2209, "now")
 
 
 def test_nothing_is_done_for_a_claim_before_its_machine_has_had_its_turn(tmp_path: Path) -> None:

@@ -82,8 +82,12 @@ class Returning:
             if not self._runtime.works:
                 code = FailureCode.PREREQUISITE_MISSING
                 return f"machines cannot run on this host: {self._runtime.detail} [{code}]"
-            self._machines.start(self._machines.prepare(tenancy))
-            self._records.put(replace(tenancy, boot=self._boot, rebooted=True))
+            made = self._machines.prepare(tenancy)
+            if made != tenancy:
+                # Before it starts: what its network was made of is removed by this record.
+                self._records.put(made)
+            self._machines.start(made)
+            self._records.put(replace(made, boot=self._boot, rebooted=True))
         except BackendError as error:
             return str(error)
         except Exception as error:
