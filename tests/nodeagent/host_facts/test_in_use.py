@@ -159,6 +159,27 @@ def test_who_is_gone_by_the_next_look_is_no_trouble() -> None:
         assert told(users, 30.0 * number) == {}
 
 
+def test_whoever_was_seen_once_is_no_trouble_and_is_looked_for_again_soon() -> None:
+    helper = Asked()
+    users = GpuUsers(helper)
+    helper.told = said(("GPU-0", 100, "nvidia-smi"))
+    assert told(users, 0.0) == {}
+    # It is not known whether it is still there: nobody answers, or it is hidden now.
+    helper.told = None
+    assert told(users, 20.0) == {}
+    helper.told = said(unseen=(100,))
+    assert told(users, 40.0) == told(users, 60.0) == {}
+    helper.told = said()
+    assert told(users, 90.0) == {}
+    helper.told, helper.times = said(("GPU-0", 101, "nvidia-smi")), 0
+    for now in (120.0, 124.0, 125.0, 130.0):
+        assert told(users, now) == {}
+    assert helper.times == 3
+    assert list(told(users, 135.0)) == ["GPU-0"]
+    assert told(users, 164.0)
+    assert helper.times == 4
+
+
 def test_what_cannot_be_seen_begins_no_trouble_and_ends_none() -> None:
     helper = Asked()
     users = GpuUsers(helper)
