@@ -221,7 +221,7 @@ def clean_here(config: HostConfig, told: Any) -> Done:
     devices = _devices(config, lambda: report, nvml, boot)
     # It was started for this cleanup: everything in its log is of the time since the claim. How a
     # whole host's GPUs were set when it was handed over nobody has seen but here, as they come.
-    return device_step(devices, step, slot, Before(boot, 0, AS_NEW))
+    return device_step(devices, step, slot, Before(boot, 0, AS_NEW, whole_host=True))
 
 
 def _devices(

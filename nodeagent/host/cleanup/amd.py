@@ -180,12 +180,16 @@ class AmdCare:
             worse.append(f"{UNCORRECTED} {now[UNCORRECTED]} since its driver took it")
         if now.get(WAITING, 0):
             worse.append(f"{now[WAITING]} bad pages wait to be taken out")
-        if earlier is not None and not earlier:
+        was = (earlier or {}).get(RETIRED)
+        if earlier is not None and was is None and not before.whole_host:
             # It was handed over, and what it had counted then was not read or is lost.
             worse.append(f"{RETIRED} was not known before the claim")
-        was = (earlier or {}).get(RETIRED)
-        if was is not None and now.get(RETIRED, 0) > was:
-            worse.append(f"{RETIRED} {was} -> {now[RETIRED]}")
+        pages = now.get(RETIRED)
+        if was is not None and pages is not None and pages > was:
+            worse.append(f"{RETIRED} {was} -> {pages}")
+        if was is not None and pages is not None and pages < was:
+            # The card forgets none: its driver has not read its memory of them, or not all of it.
+            worse.append(f"{RETIRED} {was} -> {pages}: not all are told")
         if worse:
             raise StepFailed("; ".join(worse))
         seen = ", ".join(f"{name} {now[name]}" for name in named)

@@ -30,12 +30,13 @@ class Before:
 
     boot is empty when the host has booted since, whatever ran again by itself afterwards. counts
     has also how the GPU was set (1: on); it is None when this host never handed the slot to the
-    claim.
+    claim. whole_host: with all of the host, where nobody could count beforehand.
     """
 
     boot: str
     since_us: int
     counts: Mapping[str, int] | None
+    whole_host: bool = False
 
 
 class Devices(Protocol):

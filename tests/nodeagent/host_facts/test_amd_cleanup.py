@@ -252,6 +252,7 @@ RETIRED, WAITS = "0x00000001 : 0x00001000 : R\n", "0x00000002 : 0x00001000 : P\n
         (RETIRED, RETIRED, ""),
         ("", RETIRED, "bad_pages 0 -> 1"),
         (RETIRED, RETIRED + WAITS, "1 bad pages wait to be taken out; bad_pages 1 -> 2"),
+        (RETIRED, "", "bad_pages 1 -> 0: not all are told"),
         ("", "a page\n", "bad_pages is not known"),
     ],
 )
@@ -272,10 +273,12 @@ def test_pages_that_were_taken_out_since_the_claim_are_not_clean(
 
 
 def test_what_was_not_counted_before_the_claim_is_not_clean_after_it(host: AmdHost) -> None:
-    with pytest.raises(StepFailed, match="bad_pages was not known before the claim"):
-        host.do(CleanupStep.GPU_ERROR_FREE, before=Before("boot-1", 0, {}))
-    for nothing in (None, AS_NEW):
-        done = host.do(CleanupStep.GPU_ERROR_FREE, before=Before("boot-1", 0, nothing))
+    for counts in ({}, {"memory_used_mib": FLOOR}, AS_NEW):
+        with pytest.raises(StepFailed, match="bad_pages was not known before the claim"):
+            host.do(CleanupStep.GPU_ERROR_FREE, before=Before("boot-1", 0, counts))
+    never, whole = Before("boot-1", 0, None), Before("boot-1", 0, AS_NEW, whole_host=True)
+    for before in (never, whole):
+        done = host.do(CleanupStep.GPU_ERROR_FREE, before=before)
         assert "its pages of before are not known" in done.detail
 
 
