@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.files import read_json, sync_folder, told, write_json
-from nodeagent.protocol import SlotDevices, WireError, check_characters
+from nodeagent.protocol import PCI_PATTERN, SlotDevices, WireError, check_characters
 
 log = logging.getLogger("nodeagent.helper")
 
 SLICE, BAREMETAL = "slice", "baremetal"
 NO_UID = -1
+_ADDRESS = re.compile(PCI_PATTERN)
 _CLAIM = re.compile(r"[A-Za-z0-9-]{1,64}")
 # How a file system says that it has lost a file, by the kind of its damage.
 _UNREADABLE = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG})
@@ -33,7 +34,7 @@ _KINDS: dict[str, type] = {
     **dict.fromkeys(("claim", "kind", "image", "hostname", "user", "boot", "host", "tap"), str),
     **dict.fromkeys(("since_us", "port", "attempt", "uid"), int),
     **dict.fromkeys(("present", "started", "rebooted"), bool),
-    **dict.fromkeys(("ssh_keys", "slots"), list),
+    **dict.fromkeys(("ssh_keys", "slots", "given"), list),
     **dict.fromkeys(("errors", "cleaned"), dict),
 }
 
@@ -47,7 +48,8 @@ class Tenancy:
     boot: the host's boot in which it last ran; rebooted: it was handed over in an earlier one.
     errors: each GPU's error counters at its beginning. host and port: where the tenant connects to.
     cleaned: by step, the slots that were cleaned in the attempt that is under way. uid: whom its
-    machine runs as, and no other.
+    machine runs as, and no other. given: the addresses of its GPUs, noted once they were found fit
+    and before any is taken from its driver.
     """
 
     claim: str
@@ -69,6 +71,7 @@ class Tenancy:
     cleaned: dict[str, list[int]] = field(default_factory=dict)
     rebooted: bool = False
     uid: int = NO_UID
+    given: tuple[str, ...] = ()
 
     @property
     def indexes(self) -> set[int]:
@@ -207,7 +210,10 @@ def _parsed(stored: Any, claim: str) -> Tenancy:
             raise ValueError(f"{name} is no {_KINDS[name].__name__}")
     slots = tuple(SlotDevices.from_json(slot) for slot in kept.pop("slots"))
     keys = tuple(kept.pop("ssh_keys"))
-    read = Tenancy(slots=slots, ssh_keys=keys, **kept)
+    given = tuple(kept.pop("given", ()))
+    if not all(type(one) is str and _ADDRESS.fullmatch(one) for one in given):
+        raise ValueError("a GPU that was given has no PCI address")
+    read = Tenancy(slots=slots, ssh_keys=keys, given=given, **kept)
     if read.claim != claim or not slots or read.kind not in (SLICE, BAREMETAL):
         raise ValueError("it is not this claim's, has no slot, or is of no kind")
     texts = (read.image, read.hostname, read.user, read.boot, read.host, read.tap)

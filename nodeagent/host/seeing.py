@@ -41,6 +41,7 @@ def observation(
     free: bytes left where records are written.
     """
     holders, unclean = _holders(seen, report)
+    strange = _with_strays(seen, report)
     conditions = [*_prerequisites(seen, config), *_strays(seen, report), *sight.conditions]
     if not trust.works:
         said = f"the helper takes no task: {trust.detail}"
@@ -69,7 +70,7 @@ def observation(
             replace(
                 one,
                 holder=holders.get(one.id),
-                clean=False if one.id in unclean else None if lost or one.id in holders else True,
+                clean=_clean(one.id, unclean, unknown=lost or one.id in holders.keys() | strange),
             )
             for one in devices
         )
@@ -118,6 +119,16 @@ def _holders(seen: Inspection, report: TopologyReport) -> tuple[dict[str, str], 
             else:
                 unclean |= set(own)
     return holders, unclean
+
+
+def _with_strays(seen: Inspection, report: TopologyReport) -> set[str]:
+    """What a machine that nobody asked for has: what it leaves there nobody knows."""
+    touched = {index for one in seen.strays for index in one.slots}
+    return {one for slot in report.slots if slot.index in touched for one in _own_devices(slot)}
+
+
+def _clean(device: str, unclean: Collection[str], *, unknown: bool) -> bool | None:
+    return False if device in unclean else None if unknown else True
 
 
 def _own_devices(slot: CandidateSlot) -> list[str]:

@@ -66,6 +66,10 @@ def a_tenancy() -> Tenancy:
     return Tenancy(CLAIM, SLICE, "base", "vm-1", "ubuntu", (KEY,), (), "boot-id-1", 0, uid=OWN)
 
 
+def unkept(_: Tenancy) -> None:
+    """These have no GPU to note."""
+
+
 def folder_of(tmp_path: Path) -> Path:
     """Where the claim's disks are."""
     return tmp_path / "helper" / "machines" / CLAIM
@@ -85,7 +89,7 @@ def unchanged(path: Path) -> bool:
 
 
 def test_a_machine_gets_its_disks_and_not_their_folder(machines: Machines, tmp_path: Path) -> None:
-    machines.prepare(a_tenancy())
+    machines.prepare(a_tenancy(), unkept)
     folder = folder_of(tmp_path)
     assert (folder.stat().st_uid, stat.S_IMODE(folder.stat().st_mode)) == (0, 0o711)
     for name in ("disk.qcow2", "seed.iso"):
@@ -97,25 +101,25 @@ def test_a_machine_gets_its_disks_and_not_their_folder(machines: Machines, tmp_p
 def test_what_a_link_points_to_is_not_handed_over(
     machines: Machines, tmp_path: Path, name: str
 ) -> None:
-    machines.prepare(a_tenancy())
+    machines.prepare(a_tenancy(), unkept)
     secret = a_file_of_roots(tmp_path)
     (folder_of(tmp_path) / name).unlink(missing_ok=True)
     (folder_of(tmp_path) / name).symlink_to(secret)
     if name == "disk.qcow2":
         with pytest.raises(BackendError, match="not a plain file"):
-            machines.prepare(a_tenancy())
+            machines.prepare(a_tenancy(), unkept)
     else:
-        machines.prepare(a_tenancy())
+        machines.prepare(a_tenancy(), unkept)
     assert unchanged(secret)
 
 
 def test_a_second_name_of_a_file_is_not_handed_over(machines: Machines, tmp_path: Path) -> None:
-    machines.prepare(a_tenancy())
+    machines.prepare(a_tenancy(), unkept)
     secret = a_file_of_roots(tmp_path)
     (folder_of(tmp_path) / "disk.qcow2").unlink()
     os.link(secret, folder_of(tmp_path) / "disk.qcow2")
     with pytest.raises(BackendError, match="of its own"):
-        machines.prepare(a_tenancy())
+        machines.prepare(a_tenancy(), unkept)
     assert unchanged(secret)
 
 
@@ -123,7 +127,7 @@ def test_a_new_disk_is_not_written_through_a_link(machines: Machines, tmp_path: 
     secret = a_file_of_roots(tmp_path)
     folder_of(tmp_path).mkdir(parents=True)
     (folder_of(tmp_path) / "disk.new").symlink_to(secret)
-    machines.prepare(a_tenancy())
+    machines.prepare(a_tenancy(), unkept)
     assert unchanged(secret)
     assert (folder_of(tmp_path) / "disk.qcow2").read_text() == "disk"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ class Machines:
         self.returning: Returning | None = None
         self.network: dict[str, Any] = {}
 
-    def prepare(self, tenancy: Tenancy) -> Tenancy:
+    def prepare(self, tenancy: Tenancy, keep: Callable[[Tenancy], None]) -> Tenancy:
         """Its devices, its disk and its network."""
         assert self.returning is not None
         self.asked.append((tenancy.claim, self.returning.waiting))

@@ -52,7 +52,6 @@ UNCORRECTED, RETIRED, WAITING, USED = (
 class AmdCare:
     """AMD's GPUs of this host. report: its own wiring, in which hives are named as last read.
 
-    _given: those that were looked at before a machine got them, in this process.
     turn: held while one goes to a machine or is reset: what is done to one of a hive hits all.
     """
 
@@ -64,7 +63,6 @@ class AmdCare:
         self._bus = bus
         self._log = log
         self._report = report
-        self._given: set[str] = set()
         self.turn = threading.Lock()
 
     def has(self, address: str) -> bool:
@@ -77,14 +75,6 @@ class AmdCare:
         together: what goes to the same machine. Raises StepFailed.
         """
         card = self._card(address)
-        if card.driver == VFIO:
-            group = self._bus.vfio_file(address)
-            if address not in self._given and not holders([group], self._root / "proc"):
-                raise StepFailed(
-                    f"{address} is with {VFIO} already, where nobody sees what it has counted "
-                    f"before a machine gets it: give it back to {AMDGPU}"
-                )
-            return
         mates = [one for one in self._hive(address) if one not in together]
         if mates:
             raise StepFailed(
@@ -97,7 +87,6 @@ class AmdCare:
                 f"{address} could not be cleaned after a machine had it ({told.reason}): it is not "
                 "given away"
             )
-        self._given.add(address)
 
     def let_go(self, address: str) -> None:
         """Wait until nobody has it open, before its driver is taken away. Raises StepFailed."""
@@ -129,7 +118,6 @@ class AmdCare:
         before: what was counted when it was handed over; None where it never was.
         """
         self._refuse_driverless(address)
-        self._given.discard(address)
         with self.turn:
             mates = self._hive(address)
             self._refuse_used(address, mates)

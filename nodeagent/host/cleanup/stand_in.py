@@ -7,7 +7,7 @@ really there for the next one to find.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from nodeagent.host.cleanup.looking import Users, holders
@@ -29,7 +29,19 @@ class StandInDevices:
         # Passed by the machines' user, listed by nobody.
         folder.chmod(0o711)
 
-    def attach(self, slots: Sequence[SlotDevices], owner: Owner | None) -> tuple[StandIn, ...]:
+    def vet(
+        self, slots: Sequence[SlotDevices], given: Collection[str] = (), machine: int | None = None
+    ) -> tuple[str, ...]:
+        """A file has no address, and is as good as any."""
+        return ()
+
+    def attach(
+        self,
+        slots: Sequence[SlotDevices],
+        owner: Owner | None,
+        given: Collection[str] = (),
+        machine: int | None = None,
+    ) -> tuple[StandIn, ...]:
         """Make the files that are not there yet, and the machine's own. Raises StepFailed."""
         made = []
         for slot in slots:

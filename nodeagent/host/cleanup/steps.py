@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,12 +42,25 @@ class Before:
 class Devices(Protocol):
     """A host's devices, real or stood in for. Every operation may be repeated."""
 
-    def attach(self, slots: Sequence[SlotDevices], owner: Owner | None) -> tuple[StandIn, ...]:
+    def vet(
+        self, slots: Sequence[SlotDevices], given: Collection[str] = (), machine: int | None = None
+    ) -> tuple[str, ...]:
+        """The addresses of the slots' GPUs, if they may go to a machine; nothing is changed.
+
+        given: those that were vetted for it before. machine: its process, where it has one. One
+        that is bound for machines already, and is neither, was somebody else's. Raises StepFailed.
+        """
+
+    def attach(
+        self,
+        slots: Sequence[SlotDevices],
+        owner: Owner | None,
+        given: Collection[str] = (),
+        machine: int | None = None,
+    ) -> tuple[StandIn, ...]:
         """Make the slots' devices ready for the machine of this user, None being this process'.
 
-        Gives what stands in for them, if anything.
-
-        Raises StepFailed.
+        They are vetted once more. Gives what stands in for them, if anything. Raises StepFailed.
         """
 
     def look(self) -> None:

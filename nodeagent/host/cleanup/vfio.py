@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from nodeagent.host.cleanup.looking import Users, holders, mounts, openers
 from nodeagent.host.cleanup.nvme import NvmeEraser, namespaces_of
 from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed
+from nodeagent.host.discovery.amd_card import VFIO
 from nodeagent.host.discovery.blocks import host_blocks, used
 from nodeagent.host.discovery.devices import host_interfaces, hosts_own
 from nodeagent.host.discovery.sysfs import Tree
@@ -42,7 +43,39 @@ class VfioDevices:
         self._bus = bus
         self._amd = amd
 
-    def attach(self, slots: Sequence[SlotDevices], owner: Owner | None) -> tuple[StandIn, ...]:
+    def vet(
+        self, slots: Sequence[SlotDevices], given: Collection[str] = (), machine: int | None = None
+    ) -> tuple[str, ...]:
+        """The GPUs' addresses, where each may go to this machine. Raises StepFailed."""
+        gpus = [self._gpu_address(slot) for slot in slots]
+        amds = [gpu for gpu in gpus if self._amd.has(gpu)]
+        for gpu in gpus:
+            if self._bus.driver(gpu) == VFIO:
+                self._refuse_anothers(gpu, given, machine)
+            elif gpu in amds:
+                self._amd.refuse_unprovable(gpu, amds)
+        return tuple(sorted(gpus))
+
+    def _refuse_anothers(self, gpu: str, given: Collection[str], machine: int | None) -> None:
+        """What a machine that nobody asked for had was not reset after it."""
+        if gpu in given:
+            return
+        found = holders([self._bus.vfio_file(gpu)], self._root / "proc", all_seen=True)
+        if not found:
+            raise StepFailed(
+                f"{gpu} is with {VFIO} already, and nobody knows who had it there: give it back to "
+                "its own driver and reset it"
+            )
+        if machine is None or not all(one.startswith(f"{machine} (") for one in found):
+            raise StepFailed(f"{gpu} is with {VFIO} already, and open in {', '.join(found)}")
+
+    def attach(
+        self,
+        slots: Sequence[SlotDevices],
+        owner: Owner | None,
+        given: Collection[str] = (),
+        machine: int | None = None,
+    ) -> tuple[StandIn, ...]:
         """Bind everything to vfio-pci, for the machine's user alone. Raises StepFailed."""
         for slot in slots:
             self._refuse_the_hosts_own(slot)
@@ -51,8 +84,8 @@ class VfioDevices:
         with ExitStack() as held:
             if amds:
                 held.enter_context(self._amd.turn)
+            self.vet(slots, given, machine)
             for gpu in amds:
-                self._amd.refuse_unprovable(gpu, amds)
                 self._amd.let_go(gpu)
             for slot in slots:
                 if self._bus.driver(self._gpu_address(slot)) == _NVIDIA:

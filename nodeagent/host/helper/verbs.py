@@ -264,7 +264,7 @@ class Verbs:
             made = self._bare.install(tenancy)
         else:
             self._refuse_without_runtime()
-            made = self._machines.prepare(tenancy)
+            made = self._machines.prepare(tenancy, self._records.put)
         if made != tenancy:
             self._records.put(made)
 

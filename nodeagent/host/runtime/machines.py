@@ -22,6 +22,7 @@ from nodeagent.host.runtime.seed import SeedFailed, seed_files, write_seed
 from nodeagent.host.runtime.spec import (
     Network,
     SpecError,
+    StandIn,
     VmSpec,
     cpu_pins,
     loopback_address,
@@ -69,10 +70,11 @@ class Machines:
             raise BackendError("image_unknown", f"this host has no image {name}", retryable=False)
         return image
 
-    def prepare(self, tenancy: Tenancy) -> Tenancy:
+    def prepare(self, tenancy: Tenancy, keep: Callable[[Tenancy], None]) -> Tenancy:
         """Devices, their fabric, disk, seed and network; gives the record with what came of it.
 
-        Raises BackendError.
+        keep: puts the record on disk, with the GPUs that this is about to bind: one that is bound
+        and in no record was somebody else's. Raises BackendError.
         """
         image = self.image(tenancy.image)
         folder = self._folder(tenancy.claim)
@@ -80,7 +82,11 @@ class Machines:
             _reachable(folder)
             _reclaim(folder)
             owner = self._owner(tenancy)
-            self._devices.attach(tenancy.slots, owner)
+            given = self._devices.vet(tenancy.slots, tenancy.given, self._process(tenancy))
+            if given != tenancy.given:
+                tenancy = replace(tenancy, given=given)
+                keep(tenancy)
+            self._attached(tenancy, owner)
             self._join_fabric("activate", tenancy)
             self._make_disk(image, folder / _DISK)
             files = seed_files(tenancy.claim, tenancy.hostname, image.user, tenancy.ssh_keys)
@@ -176,9 +182,17 @@ class Machines:
             folder=self._folder(tenancy.claim),
             run=self._run(tenancy.claim),
             network=self._network(tenancy),
-            stand_ins=self._devices.attach(tenancy.slots, owner),
+            stand_ins=self._attached(tenancy, owner),
             accelerated=self._accelerated,
         )
+
+    def _attached(self, tenancy: Tenancy, owner: Owner | None) -> tuple[StandIn, ...]:
+        machine = self._process(tenancy)
+        return self._devices.attach(tenancy.slots, owner, tenancy.given, machine)
+
+    def _process(self, tenancy: Tenancy) -> int | None:
+        found = process.find(vm_uuid(tenancy.claim), self.mark, tenancy.uid)
+        return None if found is None else found.pid
 
     def _network(self, tenancy: Tenancy) -> Network:
         mac = mac_address(tenancy.claim)

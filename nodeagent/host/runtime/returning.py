@@ -82,7 +82,7 @@ class Returning:
             if not self._runtime.works:
                 code = FailureCode.PREREQUISITE_MISSING
                 return f"machines cannot run on this host: {self._runtime.detail} [{code}]"
-            made = self._machines.prepare(tenancy)
+            made = self._machines.prepare(tenancy, self._records.put)
             if made != tenancy:
                 # Before it starts: what its network was made of is removed by this record.
                 self._records.put(made)

@@ -45,7 +45,7 @@ def test_a_gpu_goes_to_a_machine_comes_back_and_every_step_is_shown(host: AmdHos
     before = host.counted()
     host.devices.attach([host.slot()], None)
     assert [host.bus.driver(one) for one in (CARD, MATE)] == ["vfio-pci", "amdgpu"]
-    host.devices.attach([host.slot()], None)
+    host.devices.attach([host.slot()], None, [CARD])
     host.kernel.used[CARD] = 100_000
     done = {step: host.do(step, before=before) for step in STEPS}
     assert [one.method for one in done.values()] == [
@@ -426,9 +426,22 @@ def test_a_gpu_that_was_with_vfio_from_the_start_goes_to_no_machine(host: AmdHos
     host.kernel.bind(CARD, "vfio-pci")
     with pytest.raises(StepFailed, match="is with vfio-pci already"):
         host.devices.attach([host.slot()], None)
-    # But a machine that has it goes on after the helper's own restart.
+    # Not because just anybody has it open either.
     host.process(77, "vfio/7")
-    assert host.devices.attach([host.slot()], None) == ()
+    with pytest.raises(StepFailed, match=r"is with vfio-pci already, and open in 77"):
+        host.devices.attach([host.slot()], None, (), 78)
+    # But a machine that has it goes on after the helper's own restart.
+    assert host.devices.attach([host.slot()], None, (), 77) == ()
+
+
+def test_a_gpu_that_was_found_fit_is_taken_for_it_after_the_helpers_own_restart(
+    host: AmdHost, tmp_path: Path
+) -> None:
+    given = host.devices.vet([host.slot()])
+    host.devices.attach([host.slot()], None, given)
+    host.devices = host.helper(tmp_path)
+    assert host.devices.attach([host.slot()], None, given) == ()
+    assert host.devices.vet([host.slot()], given) == given == (CARD,)
 
 
 def test_a_gpu_that_a_machine_has_is_remembered_by_whoever_begins_anew(

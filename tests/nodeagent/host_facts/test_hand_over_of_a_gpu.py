@@ -87,11 +87,30 @@ def test_a_gpu_that_somebody_has_open_keeps_its_driver_and_says_who(
     assert host.bus.driver(CARD) == "vfio-pci"
 
 
-def test_a_gpu_that_vfio_has_already_is_not_asked_again(host: Host, fake: FakeNvml) -> None:
-    host.devices.attach([host.slot], None)
+def test_a_gpu_that_its_claim_has_already_is_not_asked_again(host: Host, fake: FakeNvml) -> None:
+    given = host.devices.vet([host.slot])
+    assert given == (CARD,)
+    host.devices.attach([host.slot], None, given)
     fake.change({"count": "0"})
-    host.devices.attach([host.slot], None)
+    assert host.devices.vet([host.slot], given) == given
+    host.devices.attach([host.slot], None, given)
     assert asked(host) == ["--persistence-mode=0"]
+
+
+def test_a_gpu_that_a_machine_which_nobody_asked_for_had_goes_to_no_other(host: Host) -> None:
+    host.kernel.bind(CARD, "vfio-pci")
+    with pytest.raises(StepFailed, match=f"{CARD} is with vfio-pci already.*reset it"):
+        host.devices.vet([host.slot])
+    with pytest.raises(StepFailed, match=f"{CARD} is with vfio-pci already.*reset it"):
+        host.devices.attach([host.slot], None, ["0000:99:00.0"], 77)
+    host.process(77, opened="vfio/7")
+    with pytest.raises(StepFailed, match=r"already, and open in 77 \(a-tenants-tool\)"):
+        host.devices.attach([host.slot], None)
+    # A machine of before these were noted has it, and goes on.
+    assert host.devices.vet([host.slot], (), 77) == (CARD,)
+    host.process(78, opened="vfio/7")
+    with pytest.raises(StepFailed, match=r"already, and open in .*78 \(a-tenants-tool\)"):
+        host.devices.attach([host.slot], None, (), 77)
 
 
 @pytest.mark.parametrize("group", [7, 17])

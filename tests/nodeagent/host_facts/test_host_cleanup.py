@@ -190,7 +190,7 @@ def host(make: Make) -> Host:
 def test_devices_go_to_a_machine_and_come_back_to_their_drivers(host: Host) -> None:
     host.devices.attach([host.slot], None)
     assert [host.bus.driver(one) for one in (CARD, NIC, DISK)] == ["vfio-pci"] * 3
-    host.devices.attach([host.slot], None)
+    host.devices.attach([host.slot], None, [CARD])
     done = host.do(CleanupStep.DEVICES_DETACHED)
     assert {one: host.bus.driver(one) for one in DRIVERS} == DRIVERS
     assert done.method == "driver_rebound"
