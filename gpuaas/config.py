@@ -7,13 +7,17 @@ folder, where the embedded services leave their addresses and secrets, so that
 """
 
 import difflib
+import ipaddress
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+import idna
 
 from gpuaas.mail import Mail, MailAddressError
 from gpuaas.proxies import Network, networks_of
@@ -21,6 +25,8 @@ from gpuaas.version import checked_out
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # what is listened on, not named
+DEFAULT_PORTS = {"http": 80, "https": 443}
+HOST = re.compile(r"[a-z0-9.-]+")  # what Django answers to, besides IPv6
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 # Read by Config.from_env below. Each may also be given as NAME_FILE.
@@ -320,13 +326,17 @@ def _networks(env: Mapping[str, str], name: str) -> tuple[Network, ...]:
 
 
 def _public_url(text: str) -> str:
-    """Where people and programs find this platform: scheme, host and port, and nothing after."""
-    # In small letters, as browsers name an origin: it is compared with what they send.
+    """Where people and programs find this platform: scheme, host and port, and nothing after.
+
+    As browsers name an origin, since it is compared with what they send: in small letters, a host
+    of other letters in the ASCII that stands for it, and without the port that the scheme has.
+    """
     url = text.strip().rstrip("/").lower()
     try:
         parts = urlsplit(url)
-        named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        named = parts.scheme in DEFAULT_PORTS and parts.hostname and parts.port != 0
         named = named and url == f"{parts.scheme}://{parts.netloc}" and "@" not in parts.netloc
+        host = _ascii(parts.hostname or "")
     except ValueError:
         named = False
     if not named:
@@ -334,7 +344,18 @@ def _public_url(text: str) -> str:
             "GPUAAS_PUBLIC_URL is where the platform is found, as https://gpus.example.org, "
             f"not {text!r}"
         )
-    return url
+    port = "" if parts.port in (None, DEFAULT_PORTS[parts.scheme]) else f":{parts.port}"
+    return f"{parts.scheme}://{_named(host)}{port}"
+
+
+def _ascii(host: str) -> str:
+    """A host as it stands in a Host header. Raises ValueError where it cannot stand there."""
+    if ":" in host and "%" not in host:
+        return str(ipaddress.IPv6Address(host))
+    name = host if host.isascii() else idna.encode(host, uts46=True).decode()
+    if not HOST.fullmatch(name):
+        raise ValueError(host)
+    return name
 
 
 def _host_of(url: str) -> str:

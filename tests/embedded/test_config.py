@@ -81,6 +81,25 @@ def test_the_public_address_is_a_host_that_is_answered_to_and_an_origin_of_forms
 
 
 @pytest.mark.parametrize(
+    ("url", "origin", "host"),
+    [
+        ("https://gpus.example.org:443", "https://gpus.example.org", "gpus.example.org"),
+        ("http://gpus.example.org:80/", "http://gpus.example.org", "gpus.example.org"),
+        ("https://gpus.example.org:80", "https://gpus.example.org:80", "gpus.example.org"),
+        ("http://gpus.example.org:443", "http://gpus.example.org:443", "gpus.example.org"),
+        ("https://[FD00::0:7]:443", "https://[fd00::7]", "[fd00::7]"),
+        ("https://GPUs.B\u00fccher.example", "https://gpus.xn--bcher-kva.example", None),
+    ],
+)
+def test_the_public_address_is_the_origin_that_browsers_send(
+    url: str, origin: str, host: str | None
+) -> None:
+    config = Config.from_env({"GPUAAS_PUBLIC_URL": url})
+    assert config.csrf_trusted_origins == (config.public_url,) == (origin,)
+    assert config.allowed_hosts[-1] == (host or origin.removeprefix("https://"))
+
+
+@pytest.mark.parametrize(
     ("host", "public"),
     [
         ("0.0.0.0", "http://127.0.0.1:8000"),  # a setting, nothing listens
@@ -108,6 +127,11 @@ def test_without_one_the_public_address_is_where_the_web_listens(
         "https://gpus.example.org:port",
         "https://gpus.example.org?x=1",
         "https://[::1",
+        "https://[fe80::1%eth0]",
+        "https://gpus example.org",
+        "https://gpus.example.org\tx",
+        "https://gpus_one.example.org",
+        "https://gpus.\u00fc .example",
     ],
 )
 def test_a_public_address_that_is_none_is_refused_with_an_example(url: str) -> None:
