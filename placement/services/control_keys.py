@@ -50,6 +50,8 @@ OVERLAP: Final = timedelta(hours=1)
 """How long agents go on believing the key of before, once they have learned another."""
 SIGNING, NEXT, FORMER = "signing", "next", "former"
 ROLES: Final = (SIGNING, NEXT, FORMER)
+LOOKS: Final = 5
+"""How often the files are read until twice alike; a step changes them for moments only."""
 _LOCK: Final = 0x6B657973
 """Of PostgreSQL's advisory locks: one change of the keys at a time."""
 
@@ -75,7 +77,7 @@ def control_keys_list() -> tuple[ControlKey, ...]:
     Raises ControlKeysUnusable.
     """
     with _files():
-        return tuple(_kept())
+        return _settled()
 
 
 def control_keys_text(node: Node) -> str:
@@ -219,18 +221,32 @@ def _files() -> Iterator[None]:
         raise ControlKeysUnusable(f"{problem.filename}: {problem.strerror}") from problem
 
 
+def _settled() -> tuple[ControlKey, ...]:
+    """What is kept, read twice alike: a step that changes it meanwhile may show a half of each."""
+    before: tuple[ControlKey, ...] = ()
+    for _ in range(LOOKS):
+        now = tuple(_kept())
+        if now == before:
+            break
+        before = now
+    return now
+
+
 def _kept() -> Iterator[ControlKey]:
     signing = _public(_path())
     yield ControlKey(signing, SIGNING)
-    if _path(".next").exists():
+    # A file that goes between two looks at it was not there.
+    with suppress(FileNotFoundError):
         yield ControlKey(_public(_path(".next")), NEXT)
-    former = _path(".former")
     # Between the renames of a way back, or where it was cut off there, it has the name of the swap.
-    former = former if former.exists() else _path(".swap")
-    # A step that was cut off leaves the present key there too.
-    if former.exists() and (public := _public(former)) != signing:
-        since = datetime.fromtimestamp(former.stat().st_mtime, UTC)
-        yield ControlKey(public, FORMER, since + OVERLAP)
+    for former in (_path(".former"), _path(".swap")):
+        with suppress(FileNotFoundError):
+            public = _public(former)
+            since = datetime.fromtimestamp(former.stat().st_mtime, UTC)
+            # A step that was cut off leaves the present key there too.
+            if public != signing:
+                yield ControlKey(public, FORMER, since + OVERLAP)
+            return
 
 
 def _signed_last(path: Path) -> None:

@@ -156,6 +156,41 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(own_key: Path) -> No
     assert kept() == {"signing": first.fingerprint, "former": old.fingerprint}
 
 
+@pytest.mark.parametrize("ending", ["", ".next", ".former"])
+@pytest.mark.parametrize("step", ["switch", "back", "retire"])
+def test_a_look_during_a_step_shows_the_keys_of_before_or_after_it(
+    own_key: Path, monkeypatch: pytest.MonkeyPatch, step: str, ending: str
+) -> None:
+    act: Callable[[], Any]
+    if step == "switch":
+        made = control_keys.control_key_prepare(**WHY)
+        act = partial(control_keys.control_key_switch, key=made.fingerprint, **WHY)
+    else:
+        old, _new = rotated()
+        if step == "back":
+            act = partial(control_keys.control_key_back, key=old.fingerprint, **WHY)
+        else:
+            act = partial(control_keys.control_key_retire, key=old.fingerprint, at_once=True, **WHY)
+    shown = meanwhile(monkeypatch, own_key.name + ending, act)
+    assert shown == kept()
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], Any]) -> dict[str, str]:
+    """What is shown where somebody does it just before the file of this name is first read."""
+    read, done = Path.read_bytes, False
+
+    def reading(path: Path) -> bytes:
+        nonlocal done
+        if path.name == name and not done:
+            done = True
+            act()
+        return read(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", reading)
+        return kept()
+
+
 def test_files_that_cannot_be_read_are_told_of(own_key: Path) -> None:
     own_key.with_name(f"{own_key.name}.next").write_text("no key")
     with pytest.raises(ControlKeysUnusable, match="no key that can be read"):
