@@ -16,6 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
+from gpuaas.api.middleware import is_machine_path
 from gpuaas.proxies import caller_of
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuaas.settings")
@@ -23,6 +24,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuaas.settings")
 MISTAKES = 16
 """How many times longer than may be taken a body is still read through, to be refused in words."""
 WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
+NO_LENGTH = "Nothing was done: a form is taken only with its length, as Content-Length.\n"
 
 _django = get_wsgi_application()
 
@@ -31,15 +34,32 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
     """Django, with a body that is there as a whole; of one that broke off nothing is carried out.
 
     One that came in chunks is given its length, since Django reads none without. The server does
-    not tell whether such a one broke off: JSON that did is no JSON.
+    not tell whether such a one broke off: JSON that did is no JSON, but a form that did is a
+    shorter form, so that a page takes none without a length. The API takes no form at all, and
+    says so itself.
     """
+    endless = not environ.get("CONTENT_LENGTH")
     if not _body_await(environ):
         # Said for the record: who would have read it is gone.
-        start_response("400 Bad Request", [("Content-Type", "text/plain"), ("Content-Length", "0")])
-        return ()
+        return _refused(start_response, "400 Bad Request", "")
+    if endless and _is_pages_form(environ):
+        return _refused(start_response, "411 Length Required", NO_LENGTH)
     caller = caller_of(environ, settings.CONFIG.trusted_proxies)
     environ |= {"REMOTE_ADDR": caller.address, "wsgi.url_scheme": caller.scheme}
     return _django(environ, start_response)
+
+
+def _refused(start_response: Callable[..., Any], status: str, words: str) -> Iterable[bytes]:
+    body = words.encode()
+    headers = [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))]
+    start_response(status, headers)
+    return (body,)
+
+
+def _is_pages_form(environ: dict[str, Any]) -> bool:
+    kind = str(environ.get("CONTENT_TYPE", "")).partition(";")[0].strip().lower()
+    path = str(environ.get("PATH_INFO", ""))
+    return kind in FORMS and environ["REQUEST_METHOD"] == "POST" and not is_machine_path(path)
 
 
 def _body_await(environ: dict[str, Any]) -> bool:
@@ -52,17 +72,26 @@ def _body_await(environ: dict[str, Any]) -> bool:
     stream, length = environ["wsgi.input"], environ.get("CONTENT_LENGTH") or ""
     if not length:
         if environ.get("wsgi.input_terminated") and environ["REQUEST_METHOD"] not in WITHOUT_BODY:
-            _keep(environ, _read(stream, most + 1))
+            body = _read(stream, most + 1)
+            if len(body) > most:
+                _pass_over(stream, most * MISTAKES - len(body), most)
+            _keep(environ, body)
         return True
     announced = int(length) if length.isascii() and length.isdecimal() else 0
     if announced > most * MISTAKES:
         return True
     body = _read(stream, min(announced, most + 1))
-    came = len(body)
-    while came < announced and (piece := _read(stream, min(announced - came, most))):
-        came += len(piece)
+    came = len(body) + _pass_over(stream, announced - len(body), most)
     _keep(environ, body)
     return came == announced
+
+
+def _pass_over(stream: Any, length: int, at_once: int) -> int:
+    """Hear out so many bytes, keeping none, and say how many of them came."""
+    came = 0
+    while came < length and (piece := _read(stream, min(length - came, at_once))):
+        came += len(piece)
+    return came
 
 
 def _keep(environ: dict[str, Any], body: bytes) -> None:

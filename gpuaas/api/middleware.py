@@ -26,7 +26,12 @@ def request_id_of(request: HttpRequest) -> str:
 
 def is_machine(request: HttpRequest) -> bool:
     """Whether the address belongs to programs, which want a problem and not a page."""
-    return request.path.startswith(MACHINE_PATHS)
+    return is_machine_path(request.path)
+
+
+def is_machine_path(path: str) -> bool:
+    """The same of an address alone."""
+    return path.startswith(MACHINE_PATHS)
 
 
 def surface_of(request: HttpRequest) -> Surface:

@@ -25,33 +25,63 @@ def acme() -> Caller:
     return caller_of(a_tenant("acme"))
 
 
-def in_chunks(body: bytes, token: str) -> tuple[str, dict[str, Any]]:
-    """Status and answer of a body that came without a length, as a server hands it on."""
+def in_chunks(
+    body: bytes, token: str, path: str = "/api/v1/projects", kind: str = "application/json"
+) -> tuple[str, bytes, int]:
+    """Status and answer to a body that came without a length, as a server hands it on, and how
+    much of it was taken."""
     told: list[str] = []
+    stream = io.BytesIO(body)
     environ = {
         "REQUEST_METHOD": "POST",
-        "PATH_INFO": "/api/v1/projects",
+        "PATH_INFO": path,
         "SERVER_NAME": "testserver",
         "SERVER_PORT": "80",
         "SERVER_PROTOCOL": "HTTP/1.1",
-        "CONTENT_TYPE": "application/json",
+        "CONTENT_TYPE": kind,
         "HTTP_AUTHORIZATION": f"Bearer {token}",
         "HTTP_TRANSFER_ENCODING": "chunked",
-        "wsgi.input": io.BytesIO(body),
+        "wsgi.input": stream,
         "wsgi.input_terminated": True,
         "wsgi.url_scheme": "http",
     }
     answer = b"".join(application(environ, lambda status, headers: told.append(status)))
-    return told[0], json.loads(answer)
+    return told[0], answer, stream.tell()
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_body_without_a_length_is_read_to_its_end(acme: Caller) -> None:
-    status, made = in_chunks(b'{"name": "chunked"}', acme.token)
+    status, made, _ = in_chunks(b'{"name": "chunked"}', acme.token)
     assert status == "201 Created"
-    assert Project.objects.get(pk=made["id"]).name == "chunked"
-    status, refused = in_chunks(b'{"name": "' + b"x" * 1_100_000 + b'"}', acme.token)
-    assert (status[:3], refused["code"]) == ("413", "body_too_large")
+    assert Project.objects.get(pk=json.loads(made)["id"]).name == "chunked"
+
+
+@pytest.mark.parametrize(
+    ("length", "taken"), [(1_100_000, 1_100_000), (3_000_000, 3_000_000), (18_000_000, 16 << 20)]
+)
+@pytest.mark.django_db(transaction=True)
+def test_one_without_a_length_is_heard_out_as_far_as_one_that_has_it(
+    acme: Caller, length: int, taken: int
+) -> None:
+    status, answer, came = in_chunks(b"x" * length, acme.token)
+    assert (status[:3], json.loads(answer)["code"]) == ("413", "body_too_large")
+    assert came == taken
+
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    "kind", [FORM, f"{FORM}; charset=utf-8", "Multipart/Form-Data; boundary=x"]
+)
+@pytest.mark.django_db(transaction=True)
+def test_a_page_takes_no_form_of_which_the_end_may_be_missing(acme: Caller, kind: str) -> None:
+    status, answer, came = in_chunks(b"email=ada@example.org&pass", "", "/sign-in/", kind)
+    assert status == "411 Length Required"
+    assert b"Content-Length" in answer
+    assert came == 26
+    status, answer, _ = in_chunks(b"name=x", acme.token, kind=kind)
+    assert (status[:3], json.loads(answer)["code"]) == ("415", "unsupported_media_type")
 
 
 class Sent(io.BytesIO):
