@@ -24,9 +24,14 @@ HELD_BY_PARENT = "all that it started is over, by the parent that it could not l
 MOST_OUTPUT_BYTES = 64 * 1024
 _LOOK_S = 0.2
 _LAST_S = 10.0
+_DIES_S = 5.0
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 # Nothing of the agent's own environment, which may hold secrets of its service.
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+
+
+# Reaped by whoever runs something next.
+_undead: list[subprocess.Popen[bytes]] = []
 
 
 class CommandError(Exception):
@@ -72,8 +77,8 @@ def run(argv: Sequence[str], *, timeout_s: float, given: bytes = b"") -> Ran:
         # Also what it left running behind it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
         _close(process)
+        _reap(process)
 
 
 def run_held(
@@ -143,6 +148,17 @@ def _end_held(process: subprocess.Popen[bytes], session: Session) -> None:
             sessions.end(session, _LAST_S)
     if not (cgroups.gone(session.cgroup, _LAST_S) and ended):
         raise CommandError("not_held", "something that it started may still run")
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    """Raises CommandError where it does not die: whoever waits in the kernel outlives a kill."""
+    _undead[:] = [one for one in _undead if one.poll() is None]
+    try:
+        process.wait(timeout=_DIES_S)
+    except subprocess.TimeoutExpired:
+        _undead.append(process)
+        detail = f"process {process.pid} does not die of being killed: it waits in the kernel"
+        raise CommandError("timed_out", detail) from None
 
 
 def _started(argv: Sequence[str]) -> subprocess.Popen[bytes]:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from nodeagent.host.cleanup.amd_library import reset_apart
 from nodeagent.host.cleanup.looking import holders
 from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed
 from nodeagent.host.cleanup.xids import KernelLog
-from nodeagent.host.discovery.amd import ask, opened
 from nodeagent.host.discovery.amd_card import AMDGPU, NO_HIVE, RESETS, VFIO, AmdCard
 from nodeagent.host.discovery.bus import read_bus
 from nodeagent.host.discovery.sysfs import Tree
@@ -52,17 +52,24 @@ UNCORRECTED, RETIRED, WAITING, USED = (
 class AmdCare:
     """AMD's GPUs of this host. report: its own wiring, in which hives are named as last read.
 
+    library: has AMD's library reset one; says why that did not happen.
     turn: held while one goes to a machine or is reset: what is done to one of a hive hits all.
     """
 
     def __init__(
-        self, root: Path, bus: PciBus, log: KernelLog, report: Callable[[], TopologyReport]
+        self,
+        root: Path,
+        bus: PciBus,
+        log: KernelLog,
+        report: Callable[[], TopologyReport],
+        library: Callable[[str], str] = reset_apart,
     ) -> None:
         self._root = root
         self._tree = Tree(root)
         self._bus = bus
         self._log = log
         self._report = report
+        self._library = library
         self.turn = threading.Lock()
 
     def has(self, address: str) -> bool:
@@ -205,27 +212,14 @@ class AmdCare:
         The library says that all is well also where the driver did nothing, or kept the memory: the
         kernel's log has the last word.
         """
-        with opened() as (library, reason):
-            if library is None:
-                return reason
-            handles = ask(lambda: list(library.amdsmi_get_processor_handles())).value or []
-            own = [
-                handle
-                for handle in handles
-                if normal_address(str(ask(library.amdsmi_get_gpu_device_bdf, handle).value))
-                == address
-            ]
-            if not own:
-                return "it does not list the GPU"
-            try:
-                was = self._log_end()
-                library.amdsmi_reset_gpu(own[0])
-                done, lost = self._named(_SUCCEEDED, was), self._named(_LOST, was)
-            except OSError as error:
-                return f"the kernel's log cannot be read: {error.strerror}"
-            except Exception as error:
-                # One class of the binding's own per kind of failure; an older one lacks the call.
-                return f"it refused: {type(error).__name__} {error}"[:200]
+        try:
+            was = self._log_end()
+            refused = self._library(address)
+            if refused:
+                return refused
+            done, lost = self._named(_SUCCEEDED, was), self._named(_LOST, was)
+        except OSError as error:
+            return f"the kernel's log cannot be read: {error.strerror}"
         silent = [one for one in mine if one not in done]
         if silent:
             return f"the kernel's log has no reset of {', '.join(silent)}"

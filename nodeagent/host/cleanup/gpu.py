@@ -22,6 +22,7 @@ from nodeagent.protocol import Presence
 _RESET_S = 120.0
 _SETTING_S = 60.0
 _LET_GO_S = 15.0
+_CALL_S, _COUNTS_S = 60.0, 300.0
 # What the driver keeps for itself on an idle GPU; beyond that somebody's data may be there.
 _IDLE_MIB = 1024
 _MIB = 1024 * 1024
@@ -50,10 +51,14 @@ class GpuCare:
 
     def counts(self, uuid: str) -> dict[str, int]:
         """The error counters that can be read now, and how it is set (1: on)."""
-        try:
+
+        def read() -> dict[str, int]:
             with self._nvml.session() as session:
                 record = _record(session, uuid)
                 return _counts(session, record) | _settings(record)
+
+        try:
+            return self._nvml.within(_CALL_S, read, most_s=_COUNTS_S)
         except (NvmlUnavailable, StepFailed):
             return {}
 

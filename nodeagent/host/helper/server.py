@@ -17,13 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.backend import BackendError
+from nodeagent.host.helper.turns import HELPER_BUSY
 from nodeagent.host.helper.verbs import Verbs
-from nodeagent.host.helper.wire import MOST_BYTES, TASK_MISSING, parse_request
+from nodeagent.host.helper.wire import MOST_BYTES, TASK_MISSING, Request, Verb, parse_request
 from nodeagent.protocol import WireError, load_json
 
 log = logging.getLogger("nodeagent.helper")
 _READ_S = 5.0
 _MOST_AT_ONCE = 16
+# The rest of the places is for those that wait for no device: whatever hangs, the host is heard.
+_MOST_AT_WORK = 12
+_SHORT = frozenset({Verb.INSPECT, Verb.TRUST, Verb.BELIEF, Verb.TAKE, Verb.END_BURN_IN})
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -35,6 +39,7 @@ class HelperServer:
         self._verbs = verbs
         self._allowed = frozenset(allowed)
         self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        self._working = threading.BoundedSemaphore(_MOST_AT_WORK)
         self._listener = socket.socket(socket.AF_UNIX)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.parent.chmod(0o755)
@@ -99,6 +104,17 @@ class HelperServer:
                 detail = f"{error}; the agent is older than its helper: upgrade and restart it"
                 return _problem(TASK_MISSING, detail, retryable=True)
             return _problem("request_invalid", str(error), retryable=False)
+        short = request.verb in _SHORT
+        if not short and not self._working.acquire(blocking=False):
+            detail = f"{_MOST_AT_WORK} requests are under way, and none has ended"
+            return _problem(HELPER_BUSY, detail, retryable=True)
+        try:
+            return self._done(request)
+        finally:
+            if not short:
+                self._working.release()
+
+    def _done(self, request: Request) -> dict[str, Any]:
         try:
             result = self._verbs.run(request)
         except BackendError as error:

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from nodeagent.backend import BackendError
 from nodeagent.clock import Clock
@@ -21,6 +21,7 @@ from nodeagent.host.cleanup.steps import Before, Devices, Done, StepFailed, devi
 from nodeagent.host.discovery import RootSight
 from nodeagent.host.helper.bounds import Bounds, refuse_different
 from nodeagent.host.helper.grants import Grant, Grants
+from nodeagent.host.helper.turns import ClaimTurns
 from nodeagent.host.helper.wire import (
     Belief,
     Cleaned,
@@ -69,14 +70,6 @@ log = logging.getLogger("nodeagent.helper")
 _MARGIN_US = 1_000_000
 
 
-@dataclass
-class _ClaimTurn:
-    """Whose turn it is at one claim. wanted: how many have or wait for it."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    wanted: int = 0
-
-
 class Verbs:
     """The helper's work. boot: this boot's id."""
 
@@ -110,7 +103,7 @@ class Verbs:
         self._survey = survey
         self._returning = returning
         self._turn = threading.Lock()
-        self._turns: dict[str, _ClaimTurn] = {}
+        self._turns = ClaimTurns()
 
     def run(self, request: Request) -> Message | None:
         """Carry out one request. Raises BackendError."""
@@ -143,7 +136,7 @@ class Verbs:
             return None
         if request.verb is Verb.BURN_IN:
             return self._burn_in(grant)
-        with self._one_at_a_time(grant.claim):
+        with self._turns.alone(grant.claim):
             # It may have waited for its turn, and a release have been signed meanwhile.
             grant = self._grants.checked(request.verb, request.task)
             match request.verb:
@@ -161,7 +154,7 @@ class Verbs:
 
     def resume(self) -> None:
         """After the host's own restart, start again what ran before it; takes its time."""
-        self._returning.run(self._one_at_a_time)
+        self._returning.run(lambda claim: self._turns.alone(claim, threading.TIMEOUT_MAX))
 
     # Looking
 
@@ -235,6 +228,10 @@ class Verbs:
         kind, slots = _tenancy_kind(params), task_slots(params)
         self._bounds.refuse_unknown(slots)
         image = self._machines.image(params.image)
+        errors = {}
+        if kind == SLICE and self._records.get(params.allocation_id) is None:
+            # Before its turn: a driver may take its time, and every other claim waits for the turn.
+            errors = self._devices.error_counts(slots)
         with self._turn:
             mine = self._records.get(params.allocation_id)
             if mine is not None:
@@ -254,7 +251,7 @@ class Verbs:
                     slots=slots,
                     boot=self._boot,
                     since_us=_since_us(),
-                    errors=self._devices.error_counts(slots) if kind == SLICE else {},
+                    errors=errors,
                     uid=uid,
                 )
             )
@@ -399,21 +396,6 @@ class Verbs:
             raise BackendError("claim_unknown", detail, retryable=True)
         refuse_different(tenancy, _tenancy_kind(params), task_slots(params))
         return tenancy
-
-    @contextlib.contextmanager
-    def _one_at_a_time(self, claim: str) -> Iterator[None]:
-        with self._turn:
-            turn = self._turns.setdefault(claim, _ClaimTurn())
-            turn.wanted += 1
-        try:
-            with turn.lock:
-                yield
-        finally:
-            with self._turn:
-                turn.wanted -= 1
-                if not turn.wanted:
-                    # Nobody waits for it; a host lives through more claims than it can remember.
-                    del self._turns[claim]
 
 
 def _tenancy_kind(params: Provision) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodeagent.host.cleanup.amd import AmdCare
+from nodeagent.host.cleanup.amd_library import reset
 from nodeagent.host.cleanup.gpu import GpuCare
 from nodeagent.host.cleanup.nvme import NvmeEraser
 from nodeagent.host.cleanup.pci import PciBus
@@ -165,7 +166,7 @@ class AmdHost:
         log = KernelLog(self.log)
         watch = XidWatch(log, "boot-1", folder / "xids.json")
         gpus = GpuCare(Nvml(), Path("/bin/false"), watch, "boot-1")
-        self.amd = AmdCare(self.root, self.bus, log, lambda: self.report)
+        self.amd = AmdCare(self.root, self.bus, log, lambda: self.report, reset)
         return VfioDevices(
             self.root, lambda: self.report, gpus, NvmeEraser(Path("/bin/false")), self.bus, self.amd
         )
