@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -129,13 +130,14 @@ class PciBus:
         and works; gives which. Raises StepFailed.
 
         The kernel does not say which one it took, so it is offered one after the other, and its own
-        order put back.
+        order put back; before as well, where a kill came between the two.
         """
         folder, refused = self.folder(address), []
         if self.driver(address):
             raise StepFailed(f"{address} has a driver, which a reset would not be told of")
         if not (folder / "reset").exists():
             raise StepFailed(f"{address} was not reset: the kernel cannot reset it by itself")
+        self._default_order(address)
         try:
             own = (folder / "reset_method").read_text("ascii", "replace").split()
         except OSError:
@@ -151,9 +153,14 @@ class PciBus:
             else:
                 return method
             finally:
-                self._write(address, "reset_method", " ".join(own))
+                self._default_order(address)
         why = "; ".join(refused) or f"the kernel knows {' '.join(own) or 'no reset'}"
         raise StepFailed(f"{address} was not reset ({why})")
+
+    def _default_order(self, address: str) -> None:
+        # It is no part of the reset: where it fails, the next reset begins with it.
+        with contextlib.suppress(StepFailed):
+            self._write(address, "reset_method", "default")
 
     def let_go(self, address: str) -> None:
         """Take a device from its driver. Raises StepFailed."""

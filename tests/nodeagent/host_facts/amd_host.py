@@ -49,6 +49,7 @@ class AmdKernel:
         self.resets: list[tuple[str, str]] = []
         self.broken: set[str] = set()
         self.refuses: set[str] = set()
+        self.methods: dict[str, str] = {}
         self.used: dict[str, int] = {}
         self.errors = {"umc": "ue: 0\nce: 3\nde: 0\n", "gfx": "ue: 0\nce: 0\n"}
         self.pages: dict[str, str] = {}
@@ -67,8 +68,22 @@ class AmdKernel:
             self._probe(text)
         elif path.name == "reset":
             self._reset(path.parent.name)
+        elif path.name == "reset_method":
+            self._order(path, text)
         else:
             path.write_text(text)
+
+    def _order(self, path: Path, text: str) -> None:
+        if text == "default" and text in self.broken:
+            raise OSError(22, "Invalid argument")
+        # A card without the file has none to write to.
+        if path.exists():
+            path.write_text(self.methods[path.parent.name] if text == "default" else text)
+
+    def knows(self, address: str, methods: str) -> None:
+        """How it can reset a card, in its own order."""
+        self.methods[address] = methods
+        (self.folder(address) / "reset_method").write_text(methods)
 
     def _reset(self, address: str) -> None:
         method = (self.folder(address) / "reset_method").read_text().split()[0]
@@ -175,7 +190,7 @@ class AmdHost:
         folder = self.tree.device(address, _ACCELERATOR, AMD, group=7 + number)
         (folder / "driver_override").write_text("\n")
         (folder / "reset").touch()
-        (folder / "reset_method").write_text("flr bus\n")
+        self.kernel.knows(address, "flr bus\n")
         (self.root / "dev/vfio").mkdir(parents=True, exist_ok=True)
         (self.root / f"dev/vfio/{7 + number}").touch()
         self.kernel.bind(address, "amdgpu")

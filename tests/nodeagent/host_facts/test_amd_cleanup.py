@@ -66,17 +66,26 @@ def test_a_gpu_goes_to_a_machine_comes_back_and_every_step_is_shown(host: AmdHos
 
 def test_the_kernels_own_order_of_resets_is_put_back(host: AmdHost) -> None:
     host.do(CleanupStep.GPU_SCRUBBED)
-    assert (host.bus.folder(CARD) / "reset_method").read_text() == "flr bus"
-    assert [text for name, text in host.kernel.written if name == "reset_method"] == [
-        "flr",
-        "flr bus",
-    ]
+    order = host.bus.folder(CARD) / "reset_method"
+    assert order.read_text() == "flr bus\n"
+    told = [text for name, text in host.kernel.written if name == "reset_method"]
+    assert told == ["default", "flr", "default"]
+    # A kill came in between: what it had put there is not taken for the kernel's own.
+    host.kernel.knows(CARD, "acpi flr\n")
+    order.write_text("flr")
+    assert host.do(CleanupStep.GPU_SCRUBBED).method == "acpi_reset"
+    assert order.read_text() == "acpi flr\n"
+
+
+def test_an_order_that_cannot_be_put_back_undoes_no_reset(host: AmdHost) -> None:
+    host.kernel.broken = {"default"}
+    assert host.do(CleanupStep.GPU_SCRUBBED).method == "flr_reset"
 
 
 def test_a_reset_that_fails_is_followed_by_the_next_and_named_where_none_is_left(
     host: AmdHost,
 ) -> None:
-    (host.bus.folder(CARD) / "reset_method").write_text("acpi flr bus\n")
+    host.kernel.knows(CARD, "acpi flr bus\n")
     host.kernel.broken = {"acpi"}
     assert host.do(CleanupStep.GPU_SCRUBBED).method == "flr_reset"
     host.kernel.broken = {"acpi", "flr"}
@@ -92,7 +101,7 @@ def without_file(host: AmdHost) -> None:
 
 
 def power_state_only(host: AmdHost) -> None:
-    (host.bus.folder(CARD) / "reset_method").write_text("pm\n")
+    host.kernel.knows(CARD, "pm\n")
 
 
 def unnamed_method(host: AmdHost) -> None:
@@ -100,7 +109,7 @@ def unnamed_method(host: AmdHost) -> None:
 
 
 def bus_only(host: AmdHost) -> None:
-    (host.bus.folder(CARD) / "reset_method").write_text("bus cxl_bus\n")
+    host.kernel.knows(CARD, "bus cxl_bus\n")
 
 
 def uncounted(host: AmdHost) -> None:
