@@ -18,7 +18,7 @@ from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.facts import Fact, absent, present, unknown
 from nodeagent.protocol import Presence
 from nodeagent.topology.model import Draft
-from nodeagent.topology.pci import AMD, DeviceKind, address_key, hex_id, normal_address
+from nodeagent.topology.pci import AMD, DeviceKind, address_key, hex_id
 
 AMDGPU: Final = "amdgpu"
 VFIO: Final = "vfio-pci"
@@ -32,7 +32,7 @@ NO_HIVE, HIVE_SHARED = "no_hive", "hive_shared"
 # its driver's maintainer (dri-devel, 2024-10-18).
 RESETS: Final = frozenset({"device_specific", "acpi", "flr", "af_flr"})
 _DRM: Final = re.compile(r"(card|renderD)\d{1,4}")
-_NODE: Final = re.compile(r"node\d{1,4}")
+_HIVE: Final = "xgmi_hive_info"
 _COUNTS: Final = re.compile(r"(ue|ce|de): (\d{1,20})")
 _PAGE: Final = re.compile(r"0x[0-9a-f]+ : 0x[0-9a-f]+ : ([RPF])", re.IGNORECASE)
 _MEMORY: Final = "umc_err_count"
@@ -126,26 +126,43 @@ class AmdCard:
     ) -> Fact[tuple[str, ...]]:
         """All of its hive by address, itself among them; absent where it is in none.
 
-        Only amdgpu can say, and it names only those that it has. Of the others none is known to be
-        elsewhere but by `named`, the domains of GPUs as last read: the rest count as in this one.
+        Only amdgpu can say, each card of those that it has for itself: the links from one to its
+        mates are not read, since the kernel takes the wrong one away when it lets go of a card. Of
+        the others none is known to be elsewhere but by `named`, the domains of GPUs as last read:
+        the rest count as in this one.
         """
         if self.driver != AMDGPU:
             return unknown("driver_vfio" if self.driver == VFIO else "not_amdgpu")
-        if not self.tree.exists("sys/bus/pci/devices", self.address, "xgmi_hive_info"):
+        if not self._in_hive:
             return absent(NO_HIVE)
-        place = self.folder / "xgmi_hive_info"
-        links = [name for name in self.tree.names(place) if _NODE.fullmatch(name)]
-        ends = [normal_address(self.tree.link_name(place / name).value) for name in links]
-        known = {one for one in ends if one is not None}
-        if len(known) != len(links):
+        own = self._hive_id()
+        if own is None:
             return unknown("hive_unreadable")
-        known.add(self.address)
+        known = {self.address}
         mine = _xgmi(named.get(self.address))
         for other in cards(self.tree, bus):
+            if other.driver == AMDGPU:
+                its_own = other._hive_id()
+                if its_own is None and other._in_hive:
+                    return unknown("hive_unreadable")
+                if its_own == own:
+                    known.add(other.address)
+                continue
             its = _xgmi(named.get(other.address))
-            if other.driver != AMDGPU and not (mine and its and mine != its):
+            if not (mine and its and mine != its):
                 known.add(other.address)
         return present(tuple(sorted(known, key=address_key)))
+
+    @property
+    def _in_hive(self) -> bool:
+        # Also by a link to the folder at a card that is gone.
+        return _HIVE in self.tree.names(self.folder)
+
+    def _hive_id(self) -> int | None:
+        """By which number amdgpu calls its hive; None where it is in none or that is not read."""
+        told = self.tree.text(self.folder / _HIVE / "xgmi_hive_id").value or ""
+        number = told.strip("\0 \n")
+        return int(number) if number.isascii() and number.isdecimal() and int(number) else None
 
     def compute_ids(self) -> Fact[frozenset[str]]:
         """The numbers by which the compute half of the driver (KFD) knows it, or its partitions."""

@@ -29,7 +29,7 @@ CARD, MATE = "0000:60:00.0", "0000:61:00.0"
 FLOOR, MIB = 290, 2**20
 HIVE = "1234567890123"
 _ACCELERATOR = "0x120000"
-_OWN = ("drm", "ras", "mem_info_vram_used", "xgmi_hive_info")
+_OWN = ("drm", "ras", "mem_info_vram_used")
 
 
 def uuid_of(address: str) -> str:
@@ -49,6 +49,7 @@ class AmdKernel:
         self.resets: list[tuple[str, str]] = []
         self.broken: set[str] = set()
         self.refuses: set[str] = set()
+        self._joined: list[str] = []
         self.methods: dict[str, str] = {}
         self.used: dict[str, int] = {}
         self.errors = {"umc": "ue: 0\nce: 3\nde: 0\n", "gfx": "ue: 0\nce: 0\n"}
@@ -118,7 +119,7 @@ class AmdKernel:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-        self._join()
+        self._leave(address)
 
     def show(self, address: str) -> None:
         """What amdgpu shows of it, now."""
@@ -132,21 +133,42 @@ class AmdKernel:
             (folder / "ras" / f"{block}_err_count").write_text(text)
         (folder / "ras" / "gpu_vram_bad_pages").write_text(self.pages.get(address, ""))
         if self._hive:
-            (folder / "xgmi_hive_info").mkdir(exist_ok=True)
-            (folder / "xgmi_hive_info" / "xgmi_hive_id").write_text(f"{HIVE}\n")
-            self._join()
+            self._join(address)
         for name in self.hidden:
             (folder / name).unlink()
 
-    def _join(self) -> None:
-        """The driver names those of the hive that it has."""
-        mine = [one for one in (CARD, MATE) if (self.folder(one) / "xgmi_hive_info").is_dir()]
-        for one in mine:
-            place = self.folder(one) / "xgmi_hive_info"
-            for link in place.glob("node*"):
-                link.unlink()
-            for number, other in enumerate(mine, 1):
-                (place / f"node{number}").symlink_to(self.folder(other))
+    def _join(self, address: str) -> None:
+        """As amdgpu_xgmi_sysfs_add_dev_info: a folder at the first, to which the others link."""
+        if address in self._joined:
+            return
+        place = self._at
+        self._joined.append(address)
+        if place is None:
+            place = self.folder(address) / "xgmi_hive_info"
+            place.mkdir()
+            (place / "xgmi_hive_id").write_text(f"{HIVE}\n")
+        elif place.parent != self.folder(address):
+            (self.folder(address) / "xgmi_hive_info").symlink_to(place)
+        (place / f"node{len(self._joined)}").symlink_to(self.folder(address))
+
+    def _leave(self, address: str) -> None:
+        """As amdgpu_xgmi_sysfs_rem_dev_info: the last number goes, whoever it is of."""
+        place = self._at
+        if address not in self._joined or place is None:
+            return
+        (place / f"node{len(self._joined)}").unlink()
+        self._joined.remove(address)
+        link = self.folder(address) / "xgmi_hive_info"
+        if link.is_symlink():
+            link.unlink()
+        if not self._joined:
+            shutil.rmtree(place)
+
+    @property
+    def _at(self) -> Path | None:
+        """Where the folder is: it stays at the first while anybody is in the hive."""
+        places = (self.folder(one) / "xgmi_hive_info" for one in (CARD, MATE))
+        return next((one for one in places if one.is_dir() and not one.is_symlink()), None)
 
 
 class AmdHost:
