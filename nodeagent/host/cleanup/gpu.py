@@ -11,6 +11,7 @@ from typing import Final
 
 import pynvml
 
+from nodeagent.host.cleanup.hands import Hands
 from nodeagent.host.cleanup.looking import holders
 from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed
@@ -37,13 +38,17 @@ AS_NEW: Final[Mapping[str, int]] = {"mig_mode": 0}
 
 
 class GpuCare:
-    """The GPUs of this host. boot: this boot's id, since the kernel's log begins with it."""
+    """The GPUs of this host. boot: this boot's id, since the kernel's log begins with it.
+
+    hands: off while one of them is reset or taken from its driver.
+    """
 
     def __init__(self, nvml: Nvml, nvidia_smi: Path, watch: XidWatch, boot: str) -> None:
         self._nvml = nvml
         self._nvidia_smi = nvidia_smi
         self._watch = watch
         self._boot = boot
+        self.hands = Hands(lambda: nvml.open_sessions)
 
     def look(self) -> None:
         """Read on in the kernel's log. Raises OSError."""
@@ -58,7 +63,8 @@ class GpuCare:
                 return _counts(session, record) | _settings(record)
 
         try:
-            return self._nvml.within(_CALL_S, read, most_s=_COUNTS_S)
+            with self.hands.on():
+                return self._nvml.within(_CALL_S, read, most_s=_COUNTS_S)
         except (NvmlUnavailable, StepFailed):
             return {}
 
@@ -96,11 +102,11 @@ class GpuCare:
         reset over the bus its driver is taken away, which waits for whoever has it open.
         """
         back = self._set_back(uuid, before or {})
-        refused = self._smi(uuid, "--gpu-reset", _RESET_S)
+        refused = self._reset(uuid)
         if refused and self._open_in(uuid, address, bus, root):
             # Perhaps in its persistence daemon alone, which lets go.
             self._smi(uuid, "--persistence-mode=0", _SETTING_S)
-            refused = self._smi(uuid, "--gpu-reset", _RESET_S)
+            refused = self._reset(uuid)
         method, detail = "gpu_reset", "reset by the driver"
         if refused:
             users = self._open_in(uuid, address, bus, root)
@@ -109,7 +115,8 @@ class GpuCare:
                     f"nvidia-smi {refused}; it is open in {', '.join(users)}: end that"
                 )
             try:
-                how = bus.reset_without_driver(address)
+                with self.hands.off():
+                    how = bus.reset_without_driver(address)
             except StepFailed as error:
                 raise StepFailed(f"nvidia-smi {refused}; and {error}") from error
             method, detail = "bus_reset", f"the driver refused ({refused[:200]}); reset by {how}"
@@ -120,6 +127,10 @@ class GpuCare:
             # Without it the GPU works as well, only slower to answer; nothing hangs on it.
             self._smi(uuid, "--persistence-mode=1", _SETTING_S)
         return Done(method, f"{detail}; {used // _MIB} MiB in use afterwards{back}")
+
+    def _reset(self, uuid: str) -> str:
+        with self.hands.off():
+            return self._smi(uuid, "--gpu-reset", _RESET_S)
 
     def _open_in(self, uuid: str, address: str, bus: PciBus, root: Path) -> list[str]:
         """Whoever has the GPU open, by the file that NVML or the driver itself names.
@@ -249,7 +260,7 @@ class GpuCare:
     def _asked(self, uuid: str) -> Iterator[tuple[NvmlSession, GpuRecord]]:
         """An open session with the record of one GPU. Raises StepFailed when it cannot be asked."""
         try:
-            with self._nvml.session() as session:
+            with self.hands.on(), self._nvml.session() as session:
                 yield session, _record(session, uuid)
         except NvmlUnavailable as error:
             raise StepFailed(str(error)) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,11 +88,17 @@ class VfioDevices:
             for gpu in amds:
                 self._amd.let_go(gpu)
             for slot in slots:
-                if self._bus.driver(self._gpu_address(slot)) == _NVIDIA:
-                    self._gpus.let_go(slot.gpu_uuid, self._root)
-                for address in (*self._addresses(slot), *self._companions(slot)):
-                    self._bus.give_to_vfio(address, owner)
+                with self._let_go(slot):
+                    for address in (*self._addresses(slot), *self._companions(slot)):
+                        self._bus.give_to_vfio(address, owner)
         return ()
+
+    def _let_go(self, slot: SlotDevices) -> AbstractContextManager[None]:
+        if self._bus.driver(self._gpu_address(slot)) != _NVIDIA:
+            return nullcontext()
+        self._gpus.let_go(slot.gpu_uuid, self._root)
+        # Nor has this process it open, which looks for others only.
+        return self._gpus.hands.off()
 
     def _refuse_the_hosts_own(self, slot: SlotDevices) -> None:
         """What the host has begun to live by since it was approved stays its. Raises StepFailed."""
