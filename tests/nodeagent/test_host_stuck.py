@@ -25,9 +25,12 @@ from nodeagent.host.cleanup.steps import StepFailed
 from nodeagent.host.commands import CommandError, run
 from nodeagent.host.helper.server import HelperServer
 from nodeagent.host.helper.turns import ClaimTurns
+from nodeagent.host.helper.verbs import Verbs
 from nodeagent.host.helper.wire import Held, Request, Trust, Verb
 from nodeagent.host.nvml import Nvml
-from nodeagent.protocol import Message
+from nodeagent.host.records import Records
+from nodeagent.protocol import Message, SlotDevices, VmProvisionParams
+from tests.nodeagent.host_stage import KEY
 
 
 @pytest.fixture
@@ -143,6 +146,38 @@ def test_counters_are_waited_for_no_longer_than_a_driver_may_take(
     assert care.counts("GPU-1") == {}
     assert time.monotonic() - began < 30
     released.set()
+
+
+def test_counters_are_read_while_no_other_claim_waits_for_it(tmp_path: Path) -> None:
+    held: list[bool] = []
+
+    def counts(_: object) -> dict[str, dict[str, int]]:
+        held.append(verbs._turn.locked())
+        return {"GPU-1": {"ecc_uncorrected": 3}}
+
+    image = SimpleNamespace(user="ubuntu")
+    parts = {
+        "records": Records(tmp_path),
+        "machines": SimpleNamespace(mark="m", image=lambda _: image),
+        "devices": SimpleNamespace(error_counts=counts),
+        "burning": SimpleNamespace(refuse_loaded=lambda _: None),
+        "owners": SimpleNamespace(choose=lambda _: 7),
+    }
+    left = ("report", "bare", "runtime", "clock", "grants", "survey", "returning")
+    verbs = Verbs(boot="boot-1", **cast(Any, {**parts, **dict.fromkeys(left)}))
+    free = SimpleNamespace(
+        refuse_unknown=lambda _: None, refuse_taken=lambda *_: None, uids=lambda: ()
+    )
+    verbs._bounds = cast(Any, free)
+    slots = (SlotDevices(1, "GPU-1"),)
+    params = VmProvisionParams("alloc-1", "base", (KEY,), "tenant", slots)
+    for _ in range(2):
+        # Once made it is not counted anew.
+        verbs._define(cast(Any, SimpleNamespace(params=params)))
+    assert held == [False]
+    made = Records(tmp_path).get("alloc-1")
+    assert made is not None
+    assert made.errors == {"GPU-1": {"ecc_uncorrected": 3}}
 
 
 def test_who_waits_for_a_claim_that_hangs_is_told_so_and_others_do_not_wait() -> None:
