@@ -11,7 +11,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import django
 import pytest
@@ -132,6 +134,18 @@ def short_folder() -> Iterator[Path]:
     folder.chmod(PASSABLE_FOLDER if os.geteuid() == 0 else 0o700)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def own_key(tmp_path: Path, settings: Any) -> Path:
+    """A signing key that may be rotated without anybody else's noticing.
+
+    The database is rolled back after a test; a key's files, which all tests share, are not.
+    """
+    path = tmp_path / "control_ed25519.pem"
+    control_key_kept(path)
+    settings.CONFIG = replace(settings.CONFIG, control_key_path=path)
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -198,10 +198,10 @@ def choose_runtime(config: HostConfig) -> tuple[bool, Probe]:
     """Whether KVM works, and what machines run on; emulation only where it is allowed."""
     if not config.images:
         return False, Probe(False, "no image is configured")
-    kvm = probe(config.tools.qemu, "kvm")
+    kvm = probe(config.tools.qemu, "kvm", config.vm.user)
     if kvm.works or not config.vm.emulate:
         return kvm.works, kvm
-    emulated = probe(config.tools.qemu, "tcg")
+    emulated = probe(config.tools.qemu, "tcg", config.vm.user)
     return False, Probe(emulated.works, f"{emulated.detail}, emulated; {kvm.detail}"[:900])
 
 

@@ -59,7 +59,18 @@ class Ran:
         return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
-def run(argv: Sequence[str], *, timeout_s: float, given: bytes = b"") -> Ran:
+@dataclass(frozen=True)
+class RunAs:
+    """Another user that a program is run as; only root may."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+def run(
+    argv: Sequence[str], *, timeout_s: float, given: bytes = b"", run_as: RunAs | None = None
+) -> Ran:
     """Run a program with these arguments, with `given` on its standard input.
 
     It leads a process group of its own, which is killed as a whole when it takes longer than
@@ -67,7 +78,7 @@ def run(argv: Sequence[str], *, timeout_s: float, given: bytes = b"") -> Ran:
     """
     if not argv or not argv[0].startswith("/"):
         raise CommandError("not_started", "a program is run by its full path only")
-    process = _started(argv)
+    process = _started(argv, run_as)
     try:
         output, errors = _talk(process, given, time.monotonic() + timeout_s, None)
         return Ran(process.wait(timeout=5), output, errors)
@@ -161,7 +172,7 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
         raise CommandError("timed_out", detail) from None
 
 
-def _started(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+def _started(argv: Sequence[str], run_as: RunAs | None = None) -> subprocess.Popen[bytes]:
     """Raises CommandError."""
     try:
         return subprocess.Popen(
@@ -172,6 +183,9 @@ def _started(argv: Sequence[str]) -> subprocess.Popen[bytes]:
             start_new_session=True,
             env=ENVIRONMENT,
             cwd="/",
+            user=run_as.uid if run_as else None,
+            group=run_as.gid if run_as else None,
+            extra_groups=run_as.groups if run_as else None,
         )
     except OSError as error:
         name = os.path.basename(argv[0])

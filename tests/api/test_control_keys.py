@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuaas.embedded.keys import control_key_kept
 from gpuaas.kernel.models import Event
 from tests.api.client import Caller, operator_caller
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("own_key")]
 PATH = "/api/v1/control-keys"
-
-
-@pytest.fixture(autouse=True)
-def own_key(tmp_path: Path, settings: Any) -> Path:
-    """A signing key that may be rotated without anybody else's noticing."""
-    path = tmp_path / "control_ed25519.pem"
-    control_key_kept(path)
-    settings.CONFIG = replace(settings.CONFIG, control_key_path=path)
-    return path
 
 
 def roles(caller: Caller) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 from pytest_django.live_server_helper import LiveServer
 
-from gpuaas.embedded.keys import control_key_kept
 from gpuaas.kernel import clock
 from placement.models import Allocation, AutomaticAction, Drift, MaintenanceWindow, NodeCapability
 from placement.services.allocations import allocation_release
@@ -457,12 +455,8 @@ def test_what_hosts_need_is_previewed_set_and_burnt_in(host: Host, operator: Per
     operator.types("fragmentation parts")
 
 
-def test_the_key_that_signs_is_exchanged_and_taken_back(
-    operator: Person, tmp_path: Path, settings: Any
-) -> None:
-    path = tmp_path / "control_ed25519.pem"
-    control_key_kept(path)
-    settings.CONFIG = replace(settings.CONFIG, control_key_path=path)
+@pytest.mark.usefixtures("own_key")
+def test_the_key_that_signs_is_exchanged_and_taken_back(operator: Person) -> None:
     [old] = operator.reads("control-key list")
     new = operator.reads("control-key prepare --reason spring")
     assert (old["role"], new["role"]) == ("signing", "next")

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuaas.embedded.keys import control_key_kept
 from placement.services.control_keys import control_keys_list
 from tests.console.conftest import Fleet
 from tests.portal.conftest import Browser
 
+pytestmark = pytest.mark.usefixtures("own_key")
 PAGE = "/console/control-keys/"
-
-
-@pytest.fixture(autouse=True)
-def own_key(tmp_path: Path, settings: Any) -> Path:
-    """A signing key that may be rotated without anybody else's noticing."""
-    path = tmp_path / "control_ed25519.pem"
-    control_key_kept(path)
-    settings.CONFIG = replace(settings.CONFIG, control_key_path=path)
-    return path
 
 
 def kept() -> dict[str, str]:

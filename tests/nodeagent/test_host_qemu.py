@@ -54,6 +54,21 @@ def test_a_guest_runs_in_the_emulator_and_kvm_is_told_by_booting() -> None:
     assert kvm.works or kvm.detail
 
 
+def test_whether_a_guest_runs_is_asked_as_machines_are_run() -> None:
+    kernel_tree()
+    if os.geteuid() != 0:
+        pytest.skip("ONLY ROOT runs a machine as another user")
+    assert probe(QEMU, "tcg", "nobody").works
+    unknown = probe(QEMU, "tcg", "no-such-account")
+    assert (unknown.works, unknown.detail) == (
+        False,
+        "tcg: there is no account no-such-account (vm.user)",
+    )
+    device = Path("/dev/kvm")
+    if device.exists() and not device.stat().st_mode & 0o006:
+        assert not probe(QEMU, "kvm", "nobody").works, "whatever root may"
+
+
 def test_a_machine_has_the_tenants_key_outlives_the_agent_and_is_released_with_proof(
     stage: HostStage,
 ) -> None:

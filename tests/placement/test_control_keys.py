@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from io import StringIO
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from gpuaas.embedded.keys import control_key_kept
 from gpuaas.kernel import clock
 from gpuaas.kernel.models import Event
 from nodeagent.host.helper.keys import read_control_keys
@@ -48,15 +46,6 @@ def said(*arguments: str) -> str:
 def kept() -> dict[str, str]:
     """The keys that are kept: fingerprint by what each does."""
     return {key.role: key.fingerprint for key in control_keys_list()}
-
-
-@pytest.fixture
-def own_key(tmp_path: Path, settings: Any) -> Path:
-    """A signing key that may be rotated without anybody else's noticing."""
-    path = tmp_path / "control_ed25519.pem"
-    control_key_kept(path)
-    settings.CONFIG = replace(settings.CONFIG, control_key_path=path)
-    return path
 
 
 @pytest.fixture

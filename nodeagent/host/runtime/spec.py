@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nodeagent.host.config import HostConfig, Image, VmConfig
+from nodeagent.host.config import DeviceKind, HostConfig, Image, VmConfig
 from nodeagent.protocol import SlotDevices, TopologyReport
 from nodeagent.protocol.cpus import cpu_set
 
@@ -178,8 +178,8 @@ def pci_functions(slots: Sequence[SlotDevices], report: TopologyReport) -> tuple
 def _memory(
     slots: Sequence[SlotDevices], vm: VmConfig, accelerated: bool
 ) -> tuple[MemoryNode, ...]:
-    if not accelerated:
-        # Emulation is for tests: one small CPU wherever there is room.
+    if not accelerated or vm.devices is DeviceKind.STAND_IN:
+        # Emulation and stand-ins are for tests: one small CPU wherever there is room.
         return (MemoryNode(None, vm.emulated_memory_bytes, 1),)
     by_node: dict[int | None, MemoryNode] = {}
     step = max(vm.huge_page, 2 * _MIB)
