@@ -88,3 +88,11 @@ def test_scripts_and_styles_are_our_own() -> None:
 def test_there_is_no_big_or_binary_file() -> None:
     big = [name for name in files() if (ROOT / name).stat().st_size > 1_000_000]
     assert big == []
+
+
+def test_what_a_session_goes_by_is_set_for_a_transaction_only() -> None:
+    """A connection goes back to the pool as it is, and to whoever is next. Who needs more takes it
+    back, or has a connection of its own."""
+    session = re.compile(r"\"SE" r"T (?!LOCAL |CONSTRAINTS |TRANSACTION )\S")
+    found = {name for name in files() if name.endswith(".py") and session.search(text(name))}
+    assert found == {"tests/embedded/test_postgres.py", "tests/stepping.py"}

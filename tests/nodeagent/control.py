@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,7 +59,8 @@ class Control:
     key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate)
     node_key: str | None = None
     token: str = TOKEN
-    credential: str = "credential-1"
+    # Its own, since what a test left behind may still talk to the port that was another's.
+    credential: str = field(default_factory=lambda: f"credential-{secrets.token_hex(4)}")
     credential_life_s: int = 86_400
     last_sequence: int = 0
     boot_id: str | None = None

@@ -39,11 +39,12 @@ def test_two_looks_that_find_their_rows_in_other_orders_count_them_one_after_the
 
     def look(plan: str) -> None:
         try:
-            with connection.cursor() as cursor:
+            # For this transaction only: the connection goes back to the pool, to whoever is next.
+            with transaction.atomic(), connection.cursor() as cursor:
                 for way in (plan, "enable_bitmapscan"):
-                    cursor.execute(f"SET {way} = off")
-            waiting.wait()
-            _seen_again(keys, now)
+                    cursor.execute(f"SET LOCAL {way} = off")
+                waiting.wait()
+                _seen_again(keys, now)
         except BaseException as error:
             broke.append(error)
         finally:

@@ -6,10 +6,7 @@ a prepared statement may get.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
 import pytest
 from django.db import connection, transaction
@@ -28,14 +25,9 @@ from tests.builders import (
     cut_slots,
 )
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.filterwarnings("default:a look read"),
-]
-Seen = TypeVar("Seen")
+pytestmark = pytest.mark.django_db(transaction=True)
 
 SMALL, LARGE = 100, 10_000
-TABLES = ("placement_node", "placement_cutslot")
 LIMIT = 24
 MOST = 6 * LIMIT
 """Rows that a look reads at most: a few of each candidate, which are its cut slots and its node."""
@@ -97,38 +89,6 @@ class Fleet:
             cursor.execute(_READ)
             return int(cursor.fetchone()[0] - before), len(places)
 
-    def reads(self, want: Want, plan: str) -> tuple[int, int]:
-        """As ``read``, and once more where that was many: see ``twice``."""
-        return twice(lambda: self.read(want, plan), lambda seen: seen[0] <= MOST)
-
-
-def twice(look: Callable[[], Seen], few: Callable[[Seen], bool]) -> Seen:
-    """What a look reads, and what the next one does where that was too much: a look at the moment
-    in which the server vacuums or counts a table may be planned by numbers that hold no more.
-
-    What the planner believed is told, for whoever reads it.
-    """
-    seen = look()
-    if few(seen):
-        return seen
-    warnings.warn(f"a look read {seen} rows: {planned()}", stacklevel=2)
-    return look()
-
-
-def planned() -> list[Any]:
-    """What the planner believes, and what was counted when: for whoever reads a failure."""
-    with connection.cursor() as cursor:
-        cursor.execute("EXPLAIN SELECT FROM placement_node ORDER BY num")
-        plan = [line for (line,) in cursor.fetchall()]
-        cursor.execute(
-            "SELECT c.relname, c.reltuples, c.relpages, s.last_autovacuum, s.last_autoanalyze,"
-            " s.last_analyze, s.n_live_tup, s.n_dead_tup, now()"
-            " FROM pg_class c JOIN pg_stat_all_tables s ON s.relid = c.oid"
-            " WHERE c.relname = ANY (%s)",
-            [list(TABLES)],
-        )
-        return [*plan, *cursor.fetchall()]
-
 
 def full(kind: str, *, but: int = 0) -> None:
     """Nothing is left of any cut slot of a kind, but on the hosts with the highest numbers."""
@@ -171,7 +131,7 @@ def belittle(rows: int) -> None:
     """The planner takes both tables for nearly empty, as after a vacuum that met rows which were
     not committed yet."""
     with connection.cursor() as cursor:
-        for name in TABLES:
+        for name in ("placement_node", "placement_cutslot"):
             cursor.execute(
                 "SELECT pg_restore_relation_stats("
                 "'schemaname', 'public', 'relname', %s, 'reltuples', %s::real)",
@@ -196,11 +156,11 @@ def test_a_look_and_an_order_read_a_few_rows_of_ten_thousand_hosts() -> None:
         expected = arrange(room)
         for kind, want in asks(fleet.acme):
             for plan in ("force_custom_plan", "force_generic_plan"):
-                rows, found = fleet.reads(want, plan)
+                rows, found = fleet.read(want, plan)
                 assert found == expected, (room, kind, plan)
                 assert rows <= MOST, (room, str(want.part), plan)
     for sku in ("h100.1g", "h100.third"):
-        assert twice(partial(ordered, fleet, sku), lambda rows: rows <= MOST) <= MOST
+        assert ordered(fleet, sku) <= MOST
 
 
 def test_a_planner_that_takes_the_tables_for_empty_reads_no_more() -> None:
@@ -212,7 +172,7 @@ def test_a_planner_that_takes_the_tables_for_empty_reads_no_more() -> None:
             belittle(believed)
             for kind, want in asks(fleet.acme):
                 for plan in ("force_custom_plan", "force_generic_plan"):
-                    rows, found = fleet.reads(want, plan)
+                    rows, found = fleet.read(want, plan)
                     assert found == expected, (room, kind, plan)
                     assert rows <= MOST, (room, believed, str(want.part), plan)
 
