@@ -17,6 +17,7 @@ from typing import IO
 
 from nodeagent.host import cgroups
 from nodeagent.host.runtime import sessions
+from nodeagent.host.runtime.owners import Owner
 from nodeagent.host.runtime.sessions import Session
 
 HELD_BY_GROUP = "all that it started is over, by its control group (cgroup.kill)"
@@ -59,17 +60,8 @@ class Ran:
         return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
-@dataclass(frozen=True)
-class RunAs:
-    """Another user that a program is run as; only root may."""
-
-    uid: int
-    gid: int
-    groups: tuple[int, ...]
-
-
 def run(
-    argv: Sequence[str], *, timeout_s: float, given: bytes = b"", run_as: RunAs | None = None
+    argv: Sequence[str], *, timeout_s: float, given: bytes = b"", run_as: Owner | None = None
 ) -> Ran:
     """Run a program with these arguments, with `given` on its standard input.
 
@@ -172,7 +164,7 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
         raise CommandError("timed_out", detail) from None
 
 
-def _started(argv: Sequence[str], run_as: RunAs | None = None) -> subprocess.Popen[bytes]:
+def _started(argv: Sequence[str], run_as: Owner | None = None) -> subprocess.Popen[bytes]:
     """Raises CommandError."""
     try:
         return subprocess.Popen(

@@ -7,12 +7,12 @@ own code has run. /dev/kvm may exist and not work.
 from __future__ import annotations
 
 import os
-import pwd
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodeagent.host.commands import CommandError, RunAs, run
+from nodeagent.host.commands import CommandError, run
+from nodeagent.host.runtime.owners import account_owner
 
 # mov al, 0x2a; out 0xf4, al; hlt; jmp $-1. QEMU's debug exit device ends with (value << 1) | 1.
 _BOOT_SECTOR = bytes([0xB0, 0x2A, 0xE6, 0xF4, 0xF4, 0xEB, 0xFD]).ljust(510, b"\0") + b"\x55\xaa"
@@ -36,7 +36,7 @@ def probe(qemu: Path, accelerator: str, account: str = "") -> Probe:
     account: whose groups machines have: what root may open is not what they may.
     """
     try:
-        run_as = _groups_of(account) if account and os.geteuid() == 0 else None
+        run_as = account_owner(account) if account and os.geteuid() == 0 else None
     except KeyError:
         return Probe(False, f"{accelerator}: there is no account {account} (vm.user)")
     with tempfile.NamedTemporaryFile(prefix="gpuaas-probe-") as sector:
@@ -61,9 +61,3 @@ def probe(qemu: Path, accelerator: str, account: str = "") -> Probe:
     if ran.status == _STATUS:
         return Probe(True, f"{accelerator}: a guest ran")
     return Probe(False, f"{accelerator}: QEMU ended with {ran.status}: {ran.complaint}"[:500])
-
-
-def _groups_of(account: str) -> RunAs:
-    """The account itself, which no machine is run as. Raises KeyError."""
-    entry = pwd.getpwnam(account)
-    return RunAs(entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(account, entry.pw_gid)))

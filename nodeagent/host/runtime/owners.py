@@ -32,6 +32,12 @@ class Owner:
     groups: tuple[int, ...]
 
 
+def account_owner(account: str) -> Owner:
+    """The account itself, as which only a machine from before is run. Raises KeyError."""
+    entry = pwd.getpwnam(account)
+    return Owner(entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(account, entry.pw_gid)))
+
+
 class Owners:
     """The range of the configuration, and the account whose groups its users have."""
 
@@ -69,11 +75,8 @@ class Owners:
         """
         if not self._account:
             return None
-        account = pwd.getpwnam(self._account)
-        groups = tuple(os.getgrouplist(self._account, account.pw_gid))
-        if uid == NO_UID:
-            return Owner(account.pw_uid, account.pw_gid, groups)
-        return Owner(uid, uid, groups)
+        account = account_owner(self._account)
+        return account if uid == NO_UID else Owner(uid, uid, account.groups)
 
     def _running(self) -> set[int]:
         users = (user_of(entry) for entry in self._proc.iterdir() if entry.name.isdecimal())
