@@ -10,6 +10,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from nodeagent.files import write_atomic
+from nodeagent.protocol import signature_bytes
 
 
 def load_or_create_key(path: Path) -> Ed25519PrivateKey:
@@ -40,7 +41,7 @@ def verify(public_key: str, signature: str, data: bytes) -> bool:
     """Whether the signature was made over the data by the holder of that key."""
     try:
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key, validate=True))
-        key.verify(base64.b64decode(signature, validate=True), data)
+        key.verify(signature_bytes(signature), data)
     except (InvalidSignature, ValueError, binascii.Error):
         return False
     return True

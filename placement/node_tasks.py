@@ -67,6 +67,7 @@ from nodeagent.protocol import (
     parse_params,
     parse_result,
     request_signing_bytes,
+    signature_bytes,
     task_envelope,
     task_signing_bytes,
 )
@@ -178,7 +179,7 @@ def evidence_signer(
 def _holds(public_key: str, signature: str, signed: bytes) -> bool:
     try:
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key, validate=True))
-        key.verify(base64.b64decode(signature, validate=True), signed)
+        key.verify(signature_bytes(signature), signed)
     except (InvalidSignature, ValueError):
         return False
     return True

@@ -92,6 +92,7 @@ from nodeagent.protocol.signed import (
     key_fingerprint,
     params_sha256,
     request_signing_bytes,
+    signature_bytes,
     task_envelope,
     task_signing_bytes,
 )
@@ -248,6 +249,7 @@ __all__ = [
     "parts_clash",
     "request_signing_bytes",
     "sha256_hex",
+    "signature_bytes",
     "task_allocation",
     "task_envelope",
     "task_signing_bytes",

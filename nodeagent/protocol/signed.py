@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from nodeagent.protocol.kinds import SCHEMA_VERSION, TaskKind
@@ -14,6 +15,16 @@ def key_fingerprint(public_key: str) -> str:
     """A public key's short name, which people compare on both sides: 16 hex digits of its
     SHA-256. ``public_key``: base64."""
     return sha256_hex(public_key.encode("ascii", "replace"))[:16]
+
+
+def signature_bytes(signature: str) -> bytes:
+    """The signature that is meant by this text. Raises ValueError for a text that is not exactly
+    how its bytes are written: the last character of base64 has bits that no decoder looks at, and a
+    signed message has one form only."""
+    raw = base64.b64decode(signature, validate=True)
+    if base64.b64encode(raw).decode("ascii") != signature:
+        raise ValueError("the signature is not written as base64 writes it")
+    return raw
 
 
 def request_signing_bytes(

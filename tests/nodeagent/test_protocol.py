@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import string
 import subprocess
 import sys
 from dataclasses import fields
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from nodeagent import protocol
 from nodeagent.protocol import (
@@ -33,6 +36,8 @@ from nodeagent.protocol import (
     task_envelope,
     task_signing_bytes,
 )
+from nodeagent.signing import public_text, sign, verify
+from placement.node_tasks import signature_holds
 
 SLOT = {"slot_index": 0, "gpu_uuid": "GPU-1"}
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtlZXAgdGhpcyBvdXQgb2YgdGhlIGxvZ3M="
@@ -158,6 +163,24 @@ def test_the_bytes_of_a_task_do_not_depend_on_the_order_of_members() -> None:
     turned = dict(reversed(list(envelope.items())))
     assert task_signing_bytes(turned) == task_signing_bytes(_envelope())
     assert b" " not in task_signing_bytes(turned)
+
+
+def test_a_signature_has_one_form_on_both_sides() -> None:
+    key = Ed25519PrivateKey.generate()
+    public, good = public_text(key), sign(key, request_signing_bytes("post", "/x", 7, 8, b"{}"))
+    alphabet = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+    same = [
+        text
+        for text in (f"{good[:85]}{last}==" for last in alphabet)
+        if base64.b64decode(text) == base64.b64decode(good)
+    ]
+    assert len(same) == 16
+    for text in [*same, good + "\n", good[:-1], good.rstrip("="), f"{good}====", ""]:
+        by_server = signature_holds(
+            public, text, method="POST", path="/x", sequence=7, timestamp=8, body=b"{}"
+        )
+        by_agent = verify(public, text, request_signing_bytes("post", "/x", 7, 8, b"{}"))
+        assert by_server is by_agent is (text == good)
 
 
 def test_floating_point_has_no_canonical_form() -> None:
