@@ -8,11 +8,12 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.db import DataError, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
-from django.urls import reverse
+from django.urls import Resolver404, resolve, reverse
 from django.utils.http import urlencode
 from django.views import View
 
@@ -91,6 +92,16 @@ class SignedInView(View):
             raise
         except (DataError, ValueError, errors.ProductError) as unkept:
             raise no_nul(field) from unkept
+
+    def http_method_not_allowed(
+        self, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Whoever comes to where only a form leads, as after signing in again, is shown the page
+        with the form."""
+        if request.method not in {"GET", "HEAD"}:
+            return super().http_method_not_allowed(request, *args, **kwargs)
+        messages.info(request, "Nothing was sent. Fill in the form again if it is still wanted.")
+        return redirect(page_above(request.path))
 
     def check_may(self, action: str) -> None:
         """Raises PermissionDenied unless the reader may do ``action``; empty is allowed."""
@@ -191,10 +202,22 @@ class OperatorView(SignedInView):
         """Tell the failure; where only a code is missing, ask for it and come back."""
         if isinstance(error, SecondFactorNeeded):
             # What was sent is not sent again: the page it came from is shown, to do it anew.
-            page = self.request.path.rstrip("/").rpartition("/")[0] + "/"
-            back = urlencode({"next": page})
+            back = urlencode({"next": page_above(self.request.path)})
             return redirect(f"{reverse('portal:second-factor')}?{back}")
         return super().error_page(error)
+
+
+def page_above(path: str) -> str:
+    """The nearest page above an address that can be looked at: a form's own page."""
+    while path != "/":
+        path = path.rstrip("/").rpartition("/")[0] + "/"
+        try:
+            view = getattr(resolve(path).func, "view_class", None)
+        except Resolver404:
+            continue
+        if hasattr(view, "get"):
+            return path
+    return path
 
 
 def check_address(request: HttpRequest, address: Mapping[str, Any]) -> None:
