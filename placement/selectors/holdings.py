@@ -8,6 +8,7 @@ from uuid import UUID
 
 from placement.models import Allocation
 from placement.states import AllocationState
+from tenants.models import Sku
 
 MOST = 50
 
@@ -18,7 +19,7 @@ class Held:
 
     id: UUID
     name: str
-    sku: str
+    sku: Sku
     slots: int
     state: str
     project: str
@@ -44,7 +45,7 @@ def holdings_of(*, tenant_id: UUID, project_id: UUID | None = None) -> Holdings:
         rows = rows.filter(project_id=project_id)
     found = rows.select_related("sku", "project").order_by("created_at", "pk")[: MOST + 1]
     items = [
-        Held(row.pk, row.name, row.sku.name, row.slots, row.state, row.project.slug, row.created_at)
+        Held(row.pk, row.name, row.sku, row.slots, row.state, row.project.slug, row.created_at)
         for row in found
     ]
     return Holdings(len(items) if len(items) <= MOST else rows.count(), items[:MOST])

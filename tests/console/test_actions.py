@@ -226,6 +226,20 @@ def test_a_fleets_strip_shows_every_part_of_a_slot(fleet: Fleet) -> None:
     assert "1 in parts" in fleet.browser().get("/console/nodes/").content.decode()
 
 
+def test_a_lease_of_a_part_is_told_as_its_part_and_not_as_a_slot(fleet: Fleet) -> None:
+    a_parts_catalogue()
+    fleet.host.parts = ("share",)
+    fleet.host.report()
+    cut_slots(fleet.host, "share", 7)
+    world = a_tenant("parts")
+    world.order("h100.tenth", name="a-tenth")
+    listed = fleet.browser().get("/console/allocations/?q=a-tenth").content.decode()
+    assert ">100/1000 GPU</td>" in listed
+    own = Browser.of(world.owner)
+    assert ">100/1000 GPU</td>" in own.get("/t/parts/allocations/").content.decode()
+    assert ">100/1000 GPU</td>" in own.get("/t/parts/tenant/").content.decode()
+
+
 def test_a_slot_is_cut_from_the_node_s_page(fleet: Fleet) -> None:
     browser = fleet.browser()
     assert "Sell one slot whole" not in browser.get("/console/nodes/host-1/").content.decode()

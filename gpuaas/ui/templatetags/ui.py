@@ -106,6 +106,17 @@ def money2(micro: int | None, currency: str = "USD") -> str:
 
 
 @register.simple_tag
+def size_of(held: object) -> str:
+    """How large an allocation is: its part of a GPU, its slots, or a whole node."""
+    sku, slots = getattr(held, "sku", None), getattr(held, "slots", 0)
+    if profile := getattr(sku, "part_profile", ""):
+        return str(profile)
+    if milli := getattr(sku, "part_milli", None):
+        return f"{milli}/1000 GPU"
+    return f"{slots} slot{'' if slots == 1 else 's'}" if slots else "whole node"
+
+
+@register.simple_tag
 def ident(value: object) -> SafeString:
     """A shortened id with a button that copies all of it."""
     return format_html(
