@@ -56,7 +56,7 @@ class ProductView(APIView):
     remembers: ClassVar[bool] = True
     """Whether answers to a POST are kept for repeats. Not where the answer holds a secret."""
     heeds_version: ClassVar[bool] = False
-    """Whether a POST here may name the version that it means, by If-Match."""
+    """Whether a POST or PUT here may name the version that it means, by If-Match."""
 
     also_fails: ClassVar[tuple[int, ...]] = ()
     """Statuses of problems here that the kind of address does not let one expect."""

@@ -122,7 +122,7 @@ class Schema(AutoSchema):
                     description="The ETag that was read.",
                 )
             )
-        if self.method == "POST" and self.view.heeds_version:
+        if self.method in {"POST", "PUT"} and self.view.heeds_version:
             found.append(
                 OpenApiParameter(
                     "If-Match",
@@ -170,7 +170,7 @@ class Schema(AutoSchema):
             found.append(422)
         if self.method == "PATCH":
             found += [412, 428]
-        if self.method == "POST" and self.view.heeds_version:
+        if self.method in {"POST", "PUT"} and self.view.heeds_version:
             found.append(412)
         return found
 
