@@ -41,10 +41,14 @@ class TokenAuthentication(BaseAuthentication):
         actor = access.token_authenticate(text.strip(), request_id=request_id_of(request))
         if actor is None:
             raise errors.Unauthenticated("The token is unknown, expired or revoked.")
+        named = named_tenant(request)
         if actor.operator:
             actor = _with_factor(request, actor)
-            if named := named_tenant(request):
+            if named:
                 actor = _acting_within(request._request, actor, tenant_id_of(named))
+        elif named and tenant_id_of(named) != actor.tenant_id:
+            # Not carried out in the token's own tenant instead: the caller would not notice.
+            raise errors.TenantRequired("The token is for another tenant than the one named.")
         return None, actor
 
     def authenticate_header(self, request: Request) -> str:

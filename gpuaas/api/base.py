@@ -27,6 +27,9 @@ from gpuaas.kernel.errors import ProductError
 from gpuaas.kernel.scope import tenant_scope
 from gpuaas.proxies import counted_as
 
+REMEMBERED = frozenset({"POST", "PUT", "PATCH"})
+"""A change by If-Match whose answer was lost would, repeated, be told that it came too late."""
+
 
 class OnlyJson(BaseContentNegotiation):
     """Every answer is JSON, whatever a browser says that it accepts."""
@@ -56,7 +59,7 @@ class ProductView(APIView):
     remembers: ClassVar[bool] = True
     """Whether answers to a POST are kept for repeats. Not where the answer holds a secret."""
     heeds_version: ClassVar[bool] = False
-    """Whether a POST here may name the version that it means, by If-Match."""
+    """Whether a POST or PUT here may name the version that it means, by If-Match."""
 
     also_fails: ClassVar[tuple[int, ...]] = ()
     """Statuses of problems here that the kind of address does not let one expect."""
@@ -150,12 +153,12 @@ class ProductView(APIView):
     ) -> HttpResponseBase:
         """The handler in its scope and transaction, at most once per idempotency key."""
         with self.scope():
-            if request.method != "POST" or not self.remembers:
+            if request.method not in REMEMBERED or not self.remembers:
                 return self._outcome(handler, request, *args, **kwargs)
             return idempotent.answer(
                 request,
                 self.caller(),
-                required=self.needs_key(request),
+                required=request.method == "POST" and self.needs_key(request),
                 produce=lambda: self._outcome(handler, request, *args, **kwargs),
             )
 

@@ -122,7 +122,8 @@ def _open(cursor: str, bound: str, length: int) -> list[str]:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         values, signature = json.loads(raw)
         _signer.unsign(f"{bound}\n{json.dumps(values)}:{signature}")
-    except (ValueError, TypeError, BadSignature):
+    except (ValueError, TypeError, RecursionError, BadSignature):
+        # Whoever nests deeply enough exhausts the reader before it can call the text malformed.
         raise errors.CursorInvalid from None
     if len(values) != length:
         raise errors.CursorInvalid

@@ -12,7 +12,7 @@ from drf_spectacular.renderers import OpenApiYamlRenderer
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.serializers import Serializer
 
-from gpuaas.api.base import ProductView
+from gpuaas.api.base import REMEMBERED, ProductView
 from gpuaas.api.middleware import HEADER as REQUEST_ID_HEADER
 from gpuaas.api.permissions import Rule, rule_of
 from gpuaas.api.routes import view_routes
@@ -102,13 +102,13 @@ class Schema(AutoSchema):
     def get_override_parameters(self) -> list[Any]:
         """The headers that the base view reads."""
         found: list[Any] = []
-        if self.method == "POST" and self.view.remembers:
+        if self.method in REMEMBERED and self.view.remembers:
             found.append(
                 OpenApiParameter(
                     "Idempotency-Key",
                     str,
                     OpenApiParameter.HEADER,
-                    required=self.view.key_required,
+                    required=self.method == "POST" and self.view.key_required,
                     description="A fresh UUID; the same one when the request is repeated.",
                 )
             )
@@ -122,7 +122,7 @@ class Schema(AutoSchema):
                     description="The ETag that was read.",
                 )
             )
-        if self.method == "POST" and self.view.heeds_version:
+        if self.method in {"POST", "PUT"} and self.view.heeds_version:
             found.append(
                 OpenApiParameter(
                     "If-Match",
@@ -166,11 +166,11 @@ class Schema(AutoSchema):
             found += [413, 415]
         if self.method in {"POST", "PUT", "PATCH"}:
             found += [409]
-        if self.method == "POST":
+        if self.method == "POST" or (self.method in REMEMBERED and self.view.remembers):
             found.append(422)
         if self.method == "PATCH":
             found += [412, 428]
-        if self.method == "POST" and self.view.heeds_version:
+        if self.method in {"POST", "PUT"} and self.view.heeds_version:
             found.append(412)
         return found
 

@@ -23,6 +23,8 @@ from gpuaas.cli.problems import Json, UsageError
 JSONPATH = "jsonpath="
 FORMATS = ("table", "wide", "json", "yaml", "name", "csv", f"{JSONPATH}TEMPLATE")
 GAP = "  "
+NOTHING = "-"
+"""What stands in a cell where there is nothing."""
 
 # Marks around styled text. Control characters, since values.clean() keeps them out of data.
 _STYLE, _TEXT, _END = "\x01", "\x02", "\x03"
@@ -194,11 +196,14 @@ class Output:
         if self.headers:
             writer.writerow([c.name for c in columns])
         for row in rows:
-            cells = [inert(styled(c.read(row) or "").plain) for c in columns]
-            writer.writerow([_encodable(cell, self.stdout) for cell in cells])
+            cells = [styled(c.read(row) or "").plain for c in columns]
+            # What is not there is "-" to a person, and an empty cell to a sheet.
+            writer.writerow(
+                [_encodable("" if cell == NOTHING else inert(cell), self.stdout) for cell in cells]
+            )
 
     def _table(self, columns: Sequence[Column], rows: Sequence[Json]) -> None:
-        cells = [[c.read(row) or "-" for c in columns] for row in rows]
+        cells = [[c.read(row) or NOTHING for c in columns] for row in rows]
         widths = [
             max(
                 [cell_len(c.name) if self.headers else 0]

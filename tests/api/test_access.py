@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.conf import settings
 from django.test import Client
 
-from tenants.models import ApiToken, Member, Role, SshKey, Tenant, User
+from tenants.models import ApiToken, Member, Project, Role, SshKey, Tenant, User
 from tenants.services import second_factor
 from tests.api.client import PASSWORD, Caller, an_operator, caller_of, operator_caller, token_of
 from tests.builders import TenantWorld, a_catalogue, a_member, a_tenant
@@ -313,9 +313,18 @@ def test_a_person_works_in_the_tenant_they_name_if_it_is_theirs(world: TenantWor
 
 def test_a_tokens_tenant_cannot_be_changed_by_naming_another(acme: Caller) -> None:
     globex = a_tenant("globex")
-    answer = acme.get("/projects?tenant=globex")
-    assert {item["tenant"] for item in answer.json()["items"]} != {str(globex.tenant.pk)}
-    assert acme.get("/me", HTTP_GPUAAS_TENANT="globex").json()["tenant"]["name"] == "acme"
+    for refused in (
+        acme.get("/projects?tenant=globex"),
+        acme.get(f"/projects?tenant={globex.tenant.pk}"),
+        acme.get("/projects?tenant=nobody"),
+        acme.get("/me", HTTP_GPUAAS_TENANT="globex"),
+        # Not made in the token's own tenant instead.
+        acme.post("/projects", {"name": "astray"}, HTTP_GPUAAS_TENANT="globex"),
+    ):
+        assert (refused.status_code, refused.json()["code"]) == (403, "tenant_required")
+    assert not Project.objects.filter(name="astray").exists()
+    assert acme.get("/projects?tenant=acme").status_code == 200
+    assert acme.get("/me", HTTP_GPUAAS_TENANT="acme").json()["tenant"]["name"] == "acme"
 
 
 def test_an_operator_looks_into_one_tenant_by_naming_it(world: TenantWorld) -> None:

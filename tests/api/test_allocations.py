@@ -167,6 +167,8 @@ def test_a_release_ends_released_and_repeating_it_has_the_effect_of_one(
 ) -> None:
     item = leased(acme, host)
     first = acme.post(f"/allocations/{item['id']}/actions/release", {"reason": "done"})
+    # Nothing takes a cleanup back.
+    assert first.json()["cancellable"] is False
     second = acme.post(f"/allocations/{item['id']}/actions/release", {"reason": "done"})
     assert (first.status_code, second.status_code) == (202, 202)
     assert first.json()["id"] == second.json()["id"]
@@ -262,6 +264,18 @@ def test_a_rename_names_the_version_that_was_read(acme: Caller, host: Host) -> N
         assert acme.call("PATCH", path, {"name": "x"}, HTTP_IF_MATCH=other).status_code == 412
     among = f'"somebody-elses", W/{acme.get(path).headers["ETag"]}'
     assert acme.call("PATCH", path, {"name": "x"}, HTTP_IF_MATCH=among).status_code == 200
+
+
+def test_a_rename_whose_answer_was_lost_is_repeated_with_its_key(acme: Caller, host: Host) -> None:
+    path = f"/allocations/{leased(acme, host)['id']}"
+    sent = {"HTTP_IF_MATCH": acme.get(path).headers["ETag"], "HTTP_IDEMPOTENCY_KEY": "k1"}
+    first = acme.call("PATCH", path, {"name": "new"}, **sent)
+    again = acme.call("PATCH", path, {"name": "new"}, **sent)
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert again.headers["ETag"] == first.headers["ETag"]
+    other = acme.call("PATCH", path, {"name": "newer"}, **sent)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
 
 
 def test_a_release_may_name_the_version_that_it_means(acme: Caller, host: Host) -> None:

@@ -38,6 +38,26 @@ def test_a_lowered_envelope_keeps_its_excess_apart(acme: TenantWorld, operator: 
     assert (shown["grandfathered_milli"], shown["free_milli"]) == (3000, 0)
 
 
+def test_of_two_who_read_one_envelope_only_one_sets_the_next(
+    acme: TenantWorld, operator: Caller
+) -> None:
+    path = f"{PATH}/envelopes/h100-slot"
+    read = Envelope.objects.get(tenant=acme.tenant).version
+
+    def put(nominal: int, tag: str) -> Any:
+        body = {"nominal_milli": nominal, "reason": "more"}
+        return operator.call("PUT", path, body, HTTP_IF_MATCH=tag)
+
+    first = put(70_000, f'"{read}"')
+    assert first.status_code == 200
+    second = put(5_000, f'"{read}"')
+    assert (second.status_code, second.json()["code"]) == (412, "stale_resource_version")
+    assert put(5_000, "no tag").status_code == 400
+    assert Envelope.objects.get(tenant=acme.tenant).nominal_milli == 70_000
+    assert put(71_000, first.headers["ETag"]).status_code == 200
+    assert put(72_000, "*").status_code == 200
+
+
 def test_a_version_is_scheduled_listed_and_called_off(acme: TenantWorld, operator: Caller) -> None:
     before = Envelope.objects.get(tenant=acme.tenant).nominal_milli
     later = {

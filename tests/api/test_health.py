@@ -21,6 +21,11 @@ pytestmark = pytest.mark.django_db
 
 def test_the_process_lives() -> None:
     assert Client().get("/livez").json() == {"status": "ok"}
+    for path in ("/livez", "/readyz"):
+        for refused in (Client().post(path), Client().options(path)):
+            assert (refused.status_code, refused.headers["Allow"]) == (405, "GET, HEAD")
+            assert refused.headers["Content-Type"] == "application/problem+json"
+            assert refused.json()["code"] == "method_not_allowed"
 
 
 def test_the_process_is_ready_and_says_why() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
@@ -202,6 +203,10 @@ def test_pages_follow_each_other_without_gap_or_repeat(acme: Caller) -> None:
     assert len(set(names)) == 7
 
 
+_NESTED = base64.urlsafe_b64encode(b"[" * 1400).decode().rstrip("=")
+"""As long as a cursor may be, and deeper than a reader of JSON goes."""
+
+
 def test_a_cursor_is_good_only_for_its_list_and_filters(acme: Caller) -> None:
     for number in range(3):
         acme.post("/projects", {"name": f"project {number}"})
@@ -213,6 +218,7 @@ def test_a_cursor_is_good_only_for_its_list_and_filters(acme: Caller) -> None:
         "/projects?cursor=nonsense",
         "/projects?cursor=%F0%9F%98%80",
         f"/projects?cursor={cursor[:-3]}",
+        f"/projects?cursor={_NESTED}",
     ):
         answer = acme.get(path)
         assert (answer.status_code, answer.json()["code"]) == (400, "cursor_invalid"), path

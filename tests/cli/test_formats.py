@@ -57,6 +57,9 @@ def test_every_format_is_chosen_by_its_flag(run: Run, server: FakeServer) -> Non
     assert [row[0] for row in rows[1:]] == ["h100-slice", "h100-node"]
     few = run("sku", "list", "-o", "csv", "--no-headers", "--columns", "name,state").stdout
     assert few.splitlines() == ["h100-slice,published", "h100-node,published"]
+    server.on("GET", "/skus", listing({**SKUS[0], "state": None}))
+    nothing = run("sku", "list", "-o", "csv", "--no-headers", "--columns", "name,state").stdout
+    assert nothing == "h100-slice,\n"
     refused = run("sku", "list", "-o", "xml")
     assert refused.exit_code == 2
     assert "csv, jsonpath=TEMPLATE" in refused.stderr

@@ -268,7 +268,9 @@ class OperationOut(Output):
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
-    cancellable = serializers.BooleanField()
+    cancellable = serializers.BooleanField(
+        help_text="Whether it is taken back by releasing its target, or withdrawing the request."
+    )
 
 
 class OperationQuery(Dated):

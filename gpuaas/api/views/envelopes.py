@@ -11,7 +11,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from gpuaas.api import examples
+from gpuaas.api import conditional, examples
 from gpuaas.api.base import OperatorView
 from gpuaas.api.fields import Short
 from gpuaas.api.pagination import part
@@ -59,6 +59,25 @@ def confirmation(
     return confirm
 
 
+def version_meant(
+    request: Request, tenant: Tenant, resource_class: str, confirm: Callable[[], None] | None
+) -> Callable[[], None] | None:
+    """The same, with the version that If-Match names, where there is one: asked under the same
+    locks, so that of two who read one version only one sets the next."""
+    if not request.headers.get("If-Match"):
+        return confirm
+
+    def confirm_both() -> None:
+        rows = Envelope.objects.filter(tenant=tenant, resource_class__name=resource_class)
+        found = rows.values_list("version", flat=True).first()
+        # What is not there has no version; whoever names one has not seen that.
+        conditional.heed_version(request, found or 0)
+        if confirm is not None:
+            confirm()
+
+    return confirm_both
+
+
 class TenantEnvelopePreview(OperatorView):
     """What another envelope would touch."""
 
@@ -81,6 +100,8 @@ class TenantEnvelopePreview(OperatorView):
 class TenantEnvelope(OperatorView):
     """What a tenant may hold of one class."""
 
+    heeds_version = True
+
     @extend_schema(
         operation_id="tenant_envelope_set",
         tags=["tenants"],
@@ -93,14 +114,17 @@ class TenantEnvelope(OperatorView):
         given = wire.EnvelopeIn.read(request.data)
         whose = tenant_named(tenant)
         row = envelopes.envelope_set(
-            confirm=confirmation(whose, resource_class, given),
+            confirm=version_meant(
+                request, whose, resource_class, confirmation(whose, resource_class, given)
+            ),
             tenant_id=whose.pk,
             resource_class=resource_class,
             actor=self.actor,
             **given,
         )
         fresh = Envelope.objects.select_related("resource_class").get(pk=UUID(str(row.pk)))
-        return Response(access_wire.EnvelopeOut(envelopes_shown([fresh])[0]).data)
+        body = access_wire.EnvelopeOut(envelopes_shown([fresh])[0]).data
+        return self.tagged(request, body, version=fresh.version)
 
 
 class TenantEnvelopeVersions(OperatorView):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import redis
@@ -11,22 +12,37 @@ from django.conf import settings
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.views.decorators.http import require_safe
 
+from gpuaas.api import errors, problems
 from gpuaas.kernel import clock
 from gpuaas.kernel.models import Delivery
 
 LAG_WARNING_S = 60
 _migrated = threading.Event()
+View = Callable[[HttpRequest], HttpResponse]
 
 
-@require_safe
+def _to_be_read(view: View) -> View:
+    """For GET and HEAD alone; another method is told like everywhere, as a problem."""
+
+    @wraps(view)
+    def answer(request: HttpRequest) -> HttpResponse:
+        if request.method in {"GET", "HEAD"}:
+            return view(request)
+        refused = problems.plain_response(errors.MethodRefused("Allowed here: GET, HEAD."), request)
+        refused.headers["Allow"] = "GET, HEAD"
+        return refused
+
+    return answer
+
+
+@_to_be_read
 def livez(request: HttpRequest) -> HttpResponse:
     """200 while the process can answer at all; it asks nobody else."""
     return JsonResponse({"status": "ok"})
 
 
-@require_safe
+@_to_be_read
 def readyz(request: HttpRequest) -> HttpResponse:
     """200 when requests can be served, else 503. ``?verbose`` says what each part answered.
 

@@ -28,6 +28,8 @@ from gpuaas.kernel.models.work import ENDED
 from placement.services.bundle import run_as_begun
 
 POLL_AFTER_S = 2
+_CANCELLED_BY_THEIR_END = frozenset({"allocation.create"})
+"""What releasing the allocation, or withdrawing its request, takes back. A cleanup goes on."""
 _UNDERWAY = {str(RunState.COMPENSATING): "running"}
 
 
@@ -62,7 +64,9 @@ def operation_shown(run: WorkflowRun, *, operator: bool) -> dict[str, Any]:
         "created_at": moment(run.created_at),
         "updated_at": moment(run.updated_at),
         "ended_at": moment(run.ended_at),
-        "cancellable": not done and run.state != RunState.COMPENSATING,
+        "cancellable": run.kind in _CANCELLED_BY_THEIR_END
+        and not done
+        and run.state != RunState.COMPENSATING,
     }
 
 

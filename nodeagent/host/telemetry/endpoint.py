@@ -57,7 +57,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The page, or not found."""
-        if self.path != _PATH:
+        # A scrape configuration may add parameters of its own, which mean nothing here.
+        if self.path.partition("?")[0] != _PATH:
             self.send_error(404)
             return
         body = self.server.page().encode()
@@ -65,7 +66,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", CONTENT_TYPE)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def do_HEAD(self) -> None:
+        """The same without the page: what probes ask."""
+        self.do_GET()
 
     def log_message(self, format: str, *args: object) -> None:
         """Scrapes are not worth a line each."""

@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from hypothesis import given
@@ -435,6 +435,11 @@ def test_prometheus_reads_dcgms_names_on_the_loopback(
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         with pytest.raises(HTTPError, match="404"):
             urlopen(f"http://127.0.0.1:{endpoint.port}/", timeout=10)
+        with urlopen(f"http://127.0.0.1:{endpoint.port}/metrics?job=gpus", timeout=10) as answer:
+            assert answer.read().startswith(b"# HELP ")
+        probe = Request(f"http://127.0.0.1:{endpoint.port}/metrics", method="HEAD")
+        with urlopen(probe, timeout=10) as answer:
+            assert (answer.status, answer.read()) == (200, b"")
     finally:
         endpoint.stop()
     labels = (
