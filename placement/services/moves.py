@@ -45,7 +45,9 @@ def surplus(row: Workload, replicas: int) -> list[Allocation]:
         else:
             others.append(allocation)
     if not fresh or not old:
-        return [*fresh, *others, *old][: max(0, row.replicas - replicas)]
+        # Fewer may stand than are wanted, where one has ended by itself: those are gone already.
+        all_of_them = [*fresh, *others, *old]
+        return all_of_them[: max(0, len(all_of_them) - replicas)]
     # A move of some only: what does not move goes first, then as many new places as old ones.
     kept = others[: max(0, len(others) + len(fresh) - replicas)]
     left = len(others) - len(kept)
