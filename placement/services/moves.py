@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 from uuid import UUID
 
@@ -24,15 +24,28 @@ def standing_newest(row: Workload) -> list[Allocation]:
     return list(rows.order_by("-created_at", "-pk"))
 
 
+def _last_move(row: Workload) -> AdmissionRequest | None:
+    asked = AdmissionRequest.objects.filter(
+        workload=row, action=Action.PLACEMENT, state=RequestState.ADMITTED
+    )
+    return asked.order_by("-created_at", "-id").first()
+
+
+def move_under_way(row: Workload, leaving: Collection[UUID]) -> AdmissionRequest | None:
+    """The move that takes all of these allocations away already, while its new places stand."""
+    last = _last_move(row)
+    if last is None or not {str(pk) for pk in leaving} <= set(last.spec.get("moves", [])):
+        return None
+    stands = Allocation.objects.filter(request=last, state__in=STANDING).exists()
+    return last if stands else None
+
+
 def surplus(row: Workload, replicas: int) -> list[Allocation]:
     """What goes when only so many are wanted: the newest, of new and of old places alike.
 
     While a move is under way both stand, and whichever stays has to have the right number.
     """
-    asked = AdmissionRequest.objects.filter(
-        workload=row, action=Action.PLACEMENT, state=RequestState.ADMITTED
-    )
-    last = asked.order_by("-created_at", "-id").first()
+    last = _last_move(row)
     replaced = set(last.spec.get("moves", [])) if last else set()
     old: list[Allocation] = []
     fresh: list[Allocation] = []

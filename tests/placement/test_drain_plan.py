@@ -10,7 +10,7 @@ from placement.errors import NotMovable
 from placement.models import Allocation, Claim, Node, Notice
 from placement.services import nodes
 from placement.services.drain_plan import drain_moves, drain_plan
-from tests.admission.test_workloads import run_it, the_workload
+from tests.admission.test_workloads import run_it, the_workload, used
 from tests.builders import OPERATOR, a_catalogue, a_host, a_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -112,6 +112,31 @@ def test_one_that_is_on_its_way_out_already_takes_no_place_of_its_own() -> None:
     Allocation.objects.filter(pk=going.pk).update(state="preempting")
     plan = drain_plan(node_id=here.node.pk, actor=OPERATOR)
     assert [(one.fate, one.to, one.code) for one in plan.leaving] == [("moves", "n2", "")] * 2
+
+
+def test_moving_off_a_node_twice_moves_once_but_what_came_there_meanwhile() -> None:
+    a_catalogue()
+    acme = a_tenant("acme", envelope_slots=64)
+    here = a_host("n1")
+    row = the_workload(run_it(acme, replicas=2, slots=2, movable=True))
+    here.work()
+    there, last = a_host("n2"), a_host("n3", slots_count=8)
+    nodes.node_drain(node_id=here.node.pk, reason="fan", actor=OPERATOR)
+    first = drain_moves(node_id=here.node.pk, reason="fan", actor=OPERATOR)
+    assert drain_moves(node_id=here.node.pk, reason="fan", actor=OPERATOR) == first
+    assert used(acme) == 8000, "the old places and the new ones, once"
+    came = Allocation.objects.filter(workload=row, state="placed")
+    assert {one.node_id for one in came} == {there.node.pk}
+    nodes.node_drain(node_id=there.node.pk, reason="fan", actor=OPERATOR)
+    [second] = drain_moves(node_id=there.node.pk, reason="fan", actor=OPERATOR)
+    assert second.request_id not in (None, first[0].request_id)
+    for _ in range(3):
+        for host in (here, there, last):
+            host.work()
+        outbox.sweep()
+    standing = Allocation.objects.filter(workload=row).exclude(state="released")
+    assert {one.node_id for one in standing} == {last.node.pk}
+    assert used(acme) == 4000
 
 
 def test_what_fits_nowhere_says_why_with_code_and_numbers() -> None:
