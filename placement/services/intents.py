@@ -98,6 +98,22 @@ def standing_of(row: Workload) -> list[str]:
     return [str(pk) for pk in rows.order_by("pk").values_list("pk", flat=True)]
 
 
+def last_move(workload_id: UUID) -> AdmissionRequest | None:
+    """The latest move of a workload that was admitted, whatever became of it."""
+    asked = AdmissionRequest.objects.filter(
+        workload=workload_id, action=Action.PLACEMENT, state=RequestState.ADMITTED
+    )
+    return asked.order_by("-created_at", "-id").first()
+
+
+def leaving_of(workload_id: UUID) -> tuple[str, ...]:
+    """The ids of what a workload's latest move takes away, while its new places stand."""
+    last = last_move(workload_id)
+    if last is None or not Allocation.objects.filter(request=last, state__in=STANDING).exists():
+        return ()
+    return tuple(last.spec.get("moves", []))
+
+
 def move_of(row: Workload) -> tuple[int, dict[str, Any]]:
     """How many new allocations moving it takes now, and which old ones they replace.
 

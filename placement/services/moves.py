@@ -7,11 +7,10 @@ from typing import Final
 from uuid import UUID
 
 from admission.models import Action, AdmissionRequest, Workload
-from admission.states import RequestState
 from gpuaas.kernel.actor import Actor
 from placement.models import Allocation
 from placement.services.allocations import allocations_release
-from placement.services.intents import STANDING
+from placement.services.intents import STANDING, last_move, leaving_of
 from placement.states import AllocationState, Outcome
 
 FAILED: Final = (Outcome.FAILED, Outcome.EVICTED, Outcome.PREEMPTED, Outcome.EXPIRED)
@@ -24,20 +23,10 @@ def standing_newest(row: Workload) -> list[Allocation]:
     return list(rows.order_by("-created_at", "-pk"))
 
 
-def _last_move(row: Workload) -> AdmissionRequest | None:
-    asked = AdmissionRequest.objects.filter(
-        workload=row, action=Action.PLACEMENT, state=RequestState.ADMITTED
-    )
-    return asked.order_by("-created_at", "-id").first()
-
-
 def move_under_way(row: Workload, leaving: Collection[UUID]) -> AdmissionRequest | None:
     """The move that takes all of these allocations away already, while its new places stand."""
-    last = _last_move(row)
-    if last is None or not {str(pk) for pk in leaving} <= set(last.spec.get("moves", [])):
-        return None
-    stands = Allocation.objects.filter(request=last, state__in=STANDING).exists()
-    return last if stands else None
+    taken = {str(pk) for pk in leaving} <= set(leaving_of(row.pk))
+    return last_move(row.pk) if taken else None
 
 
 def surplus(row: Workload, replicas: int) -> list[Allocation]:
@@ -45,7 +34,7 @@ def surplus(row: Workload, replicas: int) -> list[Allocation]:
 
     While a move is under way both stand, and whichever stays has to have the right number.
     """
-    last = _last_move(row)
+    last = last_move(row.pk)
     replaced = set(last.spec.get("moves", [])) if last else set()
     old: list[Allocation] = []
     fresh: list[Allocation] = []

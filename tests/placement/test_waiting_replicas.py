@@ -6,10 +6,10 @@ import pytest
 
 from admission.models import AdmissionRequest
 from gpuaas.kernel import outbox
-from placement.models import Allocation, Claim
+from placement.models import Allocation, Claim, Node
 from placement.services.allocations import allocation_release
 from placement.services.queue import cycle_sweep
-from placement.services.workloads import gpu_sharing, workload_scale
+from placement.services.workloads import gpu_sharing, workload_placement, workload_scale
 from tests.admission.test_workloads import run_it, the_workload
 from tests.builders import a_catalogue, a_host, a_tenant
 from tests.placement.test_moves import Place
@@ -84,4 +84,25 @@ def test_scaling_down_to_what_stands_after_one_has_ended_releases_no_other() -> 
     workload_scale(workload_id=row.pk, replicas=2, actor=acme.actor)
     host.work()
     assert standing.count() == 2
+    assert findings() == []
+
+
+def test_replicas_that_join_a_set_while_it_moves_stand_with_its_new_places() -> None:
+    a_catalogue()
+    acme = a_tenant("acme")
+    here, there = a_host("host-1"), a_host("host-2")
+    for host, zone, rack in ((here, "b", "r2"), (there, "a", "r1")):
+        Node.objects.filter(pk=host.node.pk).update(zone=zone, block="k", rack=rack)
+    row = the_workload(run_it(acme, replicas=2, zones=("b",), together="rack"))
+    here.work()
+    Node.objects.filter(pk=here.node.pk).update(schedulable=False)
+    workload_placement(workload_id=row.pk, zones=("a", "b"), actor=acme.actor)
+    Node.objects.filter(pk=here.node.pk).update(schedulable=True)
+    workload_scale(workload_id=row.pk, replicas=3, actor=acme.actor)
+    for _ in range(2):
+        for host in (here, there):
+            host.work()
+        outbox.sweep()
+    standing = Allocation.objects.filter(workload=row).exclude(state="released")
+    assert [one.node.rack for one in standing] == ["r1"] * 3
     assert findings() == []
