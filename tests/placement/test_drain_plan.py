@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gpuaas.kernel import outbox
+from gpuaas.kernel.errors import InvalidRequest
 from placement.domain.leaving import in_words
 from placement.errors import NotMovable
-from placement.models import Allocation, Claim, Node, Notice
+from placement.models import Allocation, Claim, Node, NodeDrain, Notice
 from placement.services import nodes
 from placement.services.drain_plan import drain_moves, drain_plan
 from tests.admission.test_workloads import run_it, the_workload, used
@@ -174,3 +175,14 @@ def test_a_drain_tells_the_tenants_on_the_node_or_slot_once_and_its_end_too() ->
     words = " ".join(Notice.objects.values_list("text", flat=True))
     assert "n1" not in words
     assert "fan 3" not in words
+
+
+@pytest.mark.parametrize("index", [-1, 8, 61, 40_000])
+def test_a_slot_that_the_host_has_not_is_not_drained(index: int) -> None:
+    a_catalogue()
+    here = a_host("n1")
+    with pytest.raises(InvalidRequest) as refused:
+        nodes.node_drain(node_id=here.node.pk, reason="fan", actor=OPERATOR, slot_index=index)
+    assert refused.value.errors[0].pointer == "/slot_index"
+    assert "n1 has 0, 1, 2" in refused.value.detail
+    assert not NodeDrain.objects.exists()
