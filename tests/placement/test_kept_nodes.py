@@ -31,9 +31,9 @@ def worlds() -> tuple[TenantWorld, TenantWorld, TenantWorld]:
     return a_tenant("acme"), a_tenant("globex"), a_tenant("initech")
 
 
-def two_hosts(**parts: tuple[str, ...]) -> tuple[Host, Host]:
+def two_hosts(parts: tuple[str, ...] = ()) -> tuple[Host, Host]:
     """One in zone a, one in zone b."""
-    hosts = a_host("host-1", **parts), a_host("host-2", **parts)
+    hosts = a_host("host-1", parts=parts), a_host("host-2", parts=parts)
     for zone, host in zip("ab", hosts, strict=True):
         Node.objects.filter(pk=host.node.pk).update(zone=zone)
     return hosts
@@ -52,7 +52,8 @@ def has_waited(ticket: Ticket) -> None:
 
 
 def host_of(ticket: Ticket) -> str:
-    return str(Allocation.objects.get(pk=ticket.allocation_id).node.name)
+    assert ticket.allocation is not None
+    return str(ticket.allocation.node.name)
 
 
 def test_no_node_is_kept_on_which_the_driver_is_too_old(
@@ -62,7 +63,8 @@ def test_no_node_is_kept_on_which_the_driver_is_too_old(
     old, new = two_hosts()
     drivers((old, 535), (new, 550))
     PlacementTerms.objects.create(about="sku:h100.node", driver_min=[550])
-    held = globex.order(zones=("b",))
+    held = globex.order(zones=("b",)).allocation_id
+    assert held is not None
     new.work()
     large = acme.order("h100.node", wait=True)
     has_waited(large)
@@ -71,7 +73,7 @@ def test_no_node_is_kept_on_which_the_driver_is_too_old(
         globex.order(slots=1, zones=("b",))
     assert "has waited longer" in refused.value.detail
     assert refused.value.facts["nodes_kept"] == 1
-    allocation_release(allocation_id=held.allocation_id, reason="", actor=globex.actor)
+    allocation_release(allocation_id=held, reason="", actor=globex.actor)
     new.work()
     cycle_run("default")
     assert Allocation.objects.get(request=large.request_id).node.name == "host-2"
@@ -126,7 +128,7 @@ def test_no_cut_gpu_is_kept_for_a_part_on_a_host_whose_driver_is_too_old(
 ) -> None:
     acme, globex, _ = worlds
     a_parts_catalogue()
-    old, new = two_hosts(parts=BOTH_KINDS)
+    old, new = two_hosts(BOTH_KINDS)
     for host in (old, new):
         cut_slots(host, "mig", 0)
     drivers((old, 535), (new, 550))
