@@ -44,6 +44,18 @@ def capacity_active(event: Event) -> None:
         progress_signal(row.node.pool_id)
 
 
+def capacity_blocked(event: Event) -> None:
+    """A new place that came to nothing and cannot be cleaned ends its workload's move as well."""
+    if event.subject_id is None:
+        return
+    row = Allocation.objects.select_related("node").filter(pk=event.subject_id).first()
+    if row is None:
+        return
+    if row.workload_id is not None:
+        workload_not_moved(request_id=row.request_id, actor=PART)
+    progress_signal(row.node.pool_id)
+
+
 def room_made(event: Event) -> None:
     """Work was moved away from a host: who has waited for the room is looked at."""
     cycle_run(event.facts["pool"])
@@ -92,6 +104,7 @@ REASONS_END = (
 ON = {
     "placement.allocation.finish": capacity_freed,
     "placement.allocation.activate": capacity_active,
+    "placement.allocation.block": capacity_blocked,
     "placement.defragmentation.end": room_made,
     "placement.notice.give": notice_given,
     **dict.fromkeys(REASONS_END, authority_changed),

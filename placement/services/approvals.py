@@ -31,6 +31,13 @@ def _family(node: Node, slots: list[Slot], name: str | None) -> NodeFamily:
                 errors=(errors.FieldError("/family", "does_not_match", "slot counts differ"),),
             )
         return family
+    if node.family is not None and node.family.slots < len(slots):
+        # Hosts are looked for by how much is free, up to what their family has.
+        raise errors.InvalidRequest(
+            f"{node.family.name} has {node.family.slots} slots, {node.name} has {len(slots)} now: "
+            f"name a family of {len(slots)}.",
+            errors=(errors.FieldError("/family", "does_not_match", "more slots than it has"),),
+        )
     if node.family is not None:
         return node.family
     raise errors.InvalidRequest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,9 @@ from gpuaas.kernel.errors import ProductError
 from gpuaas.kernel.models import WorkflowRun
 from gpuaas.kernel.workflow import Done, Fail, Outcome, Wait
 from placement.defrag_errors import DefragPlanStale
+from placement.domain.capacity import schedulable
 from placement.models import Allocation, Claim, Defragmentation
+from placement.selectors.nodes import facts_of
 from placement.services.allocations import ask_place
 from placement.services.bundle import Item
 from placement.services.defrag import refuse_unless_on
@@ -52,7 +55,7 @@ def moved(run: WorkflowRun) -> Outcome:
 
 def _begin(row: Defragmentation, move: dict[str, Any]) -> Fail | None:
     """Claim the new place of one move, if all is still as it was planned."""
-    stale = _changed(move)
+    stale = _closed(row) or _changed(move)
     if stale:
         return Fail(DefragPlanStale.code, stale, {"move": move["name"]})
     workload = Workload.objects.select_related("sku").get(allocations__pk=move["allocation"])
@@ -71,6 +74,14 @@ def _begin(row: Defragmentation, move: dict[str, Any]) -> Fail | None:
     move["request"] = str(ticket.request_id)
     move["state"] = "arriving"
     return None
+
+
+def _closed(row: Defragmentation) -> str:
+    """Why the room that is made is of no use any more, or an empty text: nobody moves for that."""
+    facts = facts_of([row.host_id])[row.host_id]
+    if schedulable(replace(facts, held=False)):
+        return ""
+    return f"{row.host.name}, where room is made, takes no new work any more."
 
 
 def _actor(row: Defragmentation) -> Actor:

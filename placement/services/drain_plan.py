@@ -26,6 +26,7 @@ from placement.services import requests
 from placement.services.bundle import Item
 from placement.services.engine import group_beside, no_capacity_for, option_beside
 from placement.services.maintenance import Selector, window_checked
+from placement.services.moves import move_under_way
 from placement.services.nodes import need_reason
 from placement.services.refusals import no_capacity
 from placement.services.workload_changes import placement_change
@@ -174,8 +175,8 @@ def drain_moves(*, node_id: UUID, reason: str, actor: Actor) -> list[Moved]:
     """Move off a drained node whatever its tenant allows to be moved, workload by workload.
 
     Each new place is claimed before the old one is released; a workload that finds no place
-    stays, and says why. Raises NotMovable unless the whole node is drained: it would be chosen
-    again.
+    stays, and says why; one that leaves already is not moved twice. Raises NotMovable unless the
+    whole node is drained: it would be chosen again.
     """
     need_reason(reason)
     drained = NodeDrain.objects.filter(
@@ -183,13 +184,16 @@ def drain_moves(*, node_id: UUID, reason: str, actor: Actor) -> list[Moved]:
     )
     if not drained.exists():
         raise NotMovable
+    leaving: dict[Workload, list[UUID]] = {}
+    for standing in occupants_of(node_id):
+        if standing.occupant.movable and standing.allocation.workload is not None:
+            leaving.setdefault(standing.allocation.workload, []).append(standing.allocation.pk)
     moved = []
-    for workload in dict.fromkeys(
-        standing.allocation.workload
-        for standing in occupants_of(node_id)
-        if standing.occupant.movable
-    ):
-        assert workload is not None
+    for workload, allocations in leaving.items():
+        begun = move_under_way(workload, allocations)
+        if begun is not None:
+            moved.append(Moved(workload.name, begun.pk))
+            continue
         zones, datasets = _near(workload)
         try:
             ticket = workload_placement(

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db import transaction
 
+from admission.errors import ForbiddenByLocality
 from gpuaas.kernel import on_the_spot
 from gpuaas.kernel.errors import ConcurrentUpdate, ProductError
 from gpuaas.kernel.idempotency import Carried
@@ -189,7 +190,8 @@ def _behind(item: Item, where: Target, ahead: Sequence[Item], kept: frozenset[in
 
 def _refused(item: Item, *, waited_for: bool, kept: int) -> ProductError:
     error = no_capacity(item, rest=KEPT if waited_for else "")
-    if kept and isinstance(error, SkuUnavailable):
+    told = SkuUnavailable if not waited_for else (SkuUnavailable, ForbiddenByLocality)
+    if kept and isinstance(error, told):
         error.detail += " What is free there is kept for a larger request that has waited longer."
         error.facts |= {"nodes_kept": kept}
     return error

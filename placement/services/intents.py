@@ -71,6 +71,8 @@ def intent_taken(
     elif row.state != WorkloadState.ADMITTED:
         raise WorkloadStateRefused(f"The workload is {row.state}.", state=row.state)
     elif action == Action.SCALE:
+        if _renewed(spec, row, action) != dict(spec):
+            raise ConcurrentUpdate("The workload was changed meanwhile.")
         intent_change(row, {"replicas": row.replicas + replicas}, actor)
     elif action == Action.PLACEMENT:
         old, now = set(spec["moves"]), set(standing_of(row))
@@ -96,6 +98,22 @@ def standing_of(row: Workload) -> list[str]:
     return [str(pk) for pk in rows.order_by("pk").values_list("pk", flat=True)]
 
 
+def last_move(workload_id: UUID) -> AdmissionRequest | None:
+    """The latest move of a workload that was admitted, whatever became of it."""
+    asked = AdmissionRequest.objects.filter(
+        workload=workload_id, action=Action.PLACEMENT, state=RequestState.ADMITTED
+    )
+    return asked.order_by("-created_at", "-id").first()
+
+
+def leaving_of(workload_id: UUID) -> tuple[str, ...]:
+    """The ids of what a workload's latest move takes away, while its new places stand."""
+    last = last_move(workload_id)
+    if last is None or not Allocation.objects.filter(request=last, state__in=STANDING).exists():
+        return ()
+    return tuple(last.spec.get("moves", []))
+
+
 def move_of(row: Workload) -> tuple[int, dict[str, Any]]:
     """How many new allocations moving it takes now, and which old ones they replace.
 
@@ -105,18 +123,32 @@ def move_of(row: Workload) -> tuple[int, dict[str, Any]]:
     return min(row.replicas, len(old)), {"moves": old, "generation": row.generation}
 
 
-def move_renewed(request: AdmissionRequest) -> bool:
-    """Bring a waiting move to what its workload is now; False: nothing of it stands any more.
+def _renewed(spec: Mapping[str, Any], row: Workload, action: str) -> dict[str, Any]:
+    """A request's spec with what its workload says by now of where, and beside whom, it runs.
 
-    The request is locked. What it asks for grows and shrinks with the workload.
+    A move says itself where it goes. As in ``wishes_kept`` what is empty is left out.
+    """
+    names = ("sharing",) if action == Action.PLACEMENT else ("zones", "datasets", "sharing")
+    kept = {name: value for name, value in spec.items() if name not in names}
+    return {**kept, **{name: row.spec[name] for name in names if row.spec.get(name)}}
+
+
+def change_renewed(request: AdmissionRequest) -> bool:
+    """Bring a waiting move, or more replicas, to what their workload is now; False: nothing of it
+    stands that could move.
+
+    The request is locked. What a move asks for grows and shrinks with the workload.
     """
     workload = request.workload
     assert workload is not None
-    replicas, moves = move_of(workload)
-    if not replicas:
-        return False
-    if (request.replicas, request.spec) != (replicas, {**request.spec, **moves}):
+    replicas, spec = request.replicas, _renewed(request.spec, workload, request.action)
+    if request.action == Action.PLACEMENT:
+        replicas, moves = move_of(workload)
+        if not replicas:
+            return False
+        spec |= moves
+    if (request.replicas, request.spec) != (replicas, spec):
         request.amount_milli = request.amount_milli // request.replicas * replicas
-        request.replicas, request.spec = replicas, {**request.spec, **moves}
+        request.replicas, request.spec = replicas, spec
         request.save(update_fields=["amount_milli", "replicas", "spec"])
     return True

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 from uuid import UUID
 
 from admission.models import Action, AdmissionRequest, Workload
-from admission.states import RequestState
 from gpuaas.kernel.actor import Actor
 from placement.models import Allocation
 from placement.services.allocations import allocations_release
-from placement.services.intents import STANDING
+from placement.services.intents import STANDING, last_move, leaving_of
 from placement.states import AllocationState, Outcome
 
 FAILED: Final = (Outcome.FAILED, Outcome.EVICTED, Outcome.PREEMPTED, Outcome.EXPIRED)
@@ -24,15 +23,18 @@ def standing_newest(row: Workload) -> list[Allocation]:
     return list(rows.order_by("-created_at", "-pk"))
 
 
+def move_under_way(row: Workload, leaving: Collection[UUID]) -> AdmissionRequest | None:
+    """The move that takes all of these allocations away already, while its new places stand."""
+    taken = {str(pk) for pk in leaving} <= set(leaving_of(row.pk))
+    return last_move(row.pk) if taken else None
+
+
 def surplus(row: Workload, replicas: int) -> list[Allocation]:
     """What goes when only so many are wanted: the newest, of new and of old places alike.
 
     While a move is under way both stand, and whichever stays has to have the right number.
     """
-    asked = AdmissionRequest.objects.filter(
-        workload=row, action=Action.PLACEMENT, state=RequestState.ADMITTED
-    )
-    last = asked.order_by("-created_at", "-id").first()
+    last = last_move(row.pk)
     replaced = set(last.spec.get("moves", [])) if last else set()
     old: list[Allocation] = []
     fresh: list[Allocation] = []
@@ -45,7 +47,9 @@ def surplus(row: Workload, replicas: int) -> list[Allocation]:
         else:
             others.append(allocation)
     if not fresh or not old:
-        return [*fresh, *others, *old][: max(0, row.replicas - replicas)]
+        # Fewer may stand than are wanted, where one has ended by itself: those are gone already.
+        all_of_them = [*fresh, *others, *old]
+        return all_of_them[: max(0, len(all_of_them) - replicas)]
     # A move of some only: what does not move goes first, then as many new places as old ones.
     kept = others[: max(0, len(others) + len(fresh) - replicas)]
     left = len(others) - len(kept)

@@ -197,6 +197,16 @@ def _automatic(owner: Mapping[str, Any]) -> bool:
     return owner.get("kind") in ("system", "window")
 
 
+def _slot_or_refuse(node: Node, slot_index: int | None) -> None:
+    """A number that no slot has would be drained without effect: somebody meant another slot."""
+    slots = Slot.objects.filter(node=node).exclude(state=SlotState.RETIRED)
+    known = sorted(slots.values_list("index", flat=True)) if slot_index is not None else []
+    if slot_index is not None and slot_index not in known:
+        raise errors.InvalidRequest.of(
+            "slot_index", "unknown", f"{node.name} has {', '.join(map(str, known)) or 'no slots'}"
+        )
+
+
 @transaction.atomic
 def node_drain(
     *, node_id: UUID, reason: str, actor: Actor, slot_index: int | None = None
@@ -212,6 +222,7 @@ def node_drain(
     ).first()
     owner = actor.as_json()
     if drain is None:
+        _slot_or_refuse(node, slot_index)
         drain = NodeDrain.objects.create(node=node, slot_index=slot_index, owner=owner, reason=why)
         events.record(
             kind="placement.node.drain",

@@ -13,7 +13,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from admission.errors import WorkloadStateRefused
-from admission.models import Action, AdmissionRequest
+from admission.models import AdmissionRequest
 from admission.states import RequestState
 from gpuaas.kernel import clock, notify, prepared, workflow
 from gpuaas.kernel.actor import Actor
@@ -33,12 +33,13 @@ from placement.services.engine import (
     place_many,
 )
 from placement.services.intents import (
+    change_renewed,
     intent_dropped,
     intent_locked,
     intent_taken,
-    move_renewed,
 )
 from placement.services.spending import spend_told
+from placement.services.standing import JOINS
 from placement.snapshots import Ask, Look, look_many
 from placement.snapshots.waiting import FIRST, After, Waiting, heads, named
 
@@ -123,8 +124,8 @@ def _ask(row: Waiting) -> Ask:
 def _decided(rows: Sequence[Waiting], *, locked: bool = False) -> list[Head]:
     """Authority is checked again, each request seeing what those before it take."""
     gone: set[UUID] = set()
-    if locked and any(row.action == Action.PLACEMENT for row in rows):
-        rows, gone = _moves_renewed(rows)
+    if locked and any(row.action in JOINS for row in rows):
+        rows, gone = _changes_renewed(rows)
     asks = [_ask(row) for row in rows]
     taken: dict[tuple[UUID, UUID], int] = {}
     heads = []
@@ -140,13 +141,14 @@ def _decided(rows: Sequence[Waiting], *, locked: bool = False) -> list[Head]:
     return heads
 
 
-def _moves_renewed(rows: Sequence[Waiting]) -> tuple[list[Waiting], set[UUID]]:
-    """The same requests, moves as their workloads are now; and those of which nothing stands."""
+def _changes_renewed(rows: Sequence[Waiting]) -> tuple[list[Waiting], set[UUID]]:
+    """The same requests, moves and more replicas as their workloads are now; and the moves of which
+    nothing stands."""
     out, gone = [], set()
     for row in rows:
-        if row.action == Action.PLACEMENT:
-            request = AdmissionRequest.objects.get(pk=row.id)
-            if not move_renewed(request):
+        if row.action in JOINS:
+            request = AdmissionRequest.objects.select_related("workload").get(pk=row.id)
+            if not change_renewed(request):
                 gone.add(row.id)
             row = row._replace(replicas=request.replicas, spec=request.spec)
         out.append(row)

@@ -13,6 +13,7 @@ from gpuaas.kernel.errors import FieldError, InvalidRequest
 from placement.domain.order import AllocationOrder
 from placement.domain.sets import LEVELS, Closeness, beside
 from placement.domain.terms import OWN, Terms
+from placement.services.intents import leaving_of
 from placement.snapshots import Ask, Look, Target
 from placement.snapshots.sites import standing_of
 
@@ -40,7 +41,11 @@ def closeness_of(ask: Ask) -> Closeness:
             raise _wrong(name, "unknown", f"one of {', '.join(LEVELS)}")
     close = Closeness(order.together, order.close, order.apart)
     if close.matters and ask.action in JOINS and ask.workload_id is not None:
-        return beside(close, standing_of(ask.workload_id, leaving=ask.more.get("moves", ())))
+        leaving = ask.more.get("moves", ())
+        if ask.action == Action.SCALE:
+            # While it moves it has both places: who joins it belongs to the new one.
+            leaving = leaving_of(ask.workload_id)
+        return beside(close, standing_of(ask.workload_id, leaving=leaving))
     return close
 
 

@@ -10,7 +10,17 @@ from gpuaas.kernel import prepared
 from placement.domain.fit import Place, Want
 from placement.domain.mig import BOARDS, states_by_preference
 from placement.domain.parts import MIG, CutState, PartAsk, spans_within
-from placement.snapshots.places import FENCED, FITS, HELD, LOCK, Target, params_of, read_place
+from placement.snapshots.places import (
+    FENCED,
+    FITS,
+    HELD,
+    LOCK,
+    ONE_DAY,
+    OPEN_TO,
+    Target,
+    params_of,
+    read_place,
+)
 
 _COLUMNS: Final = (
     """
@@ -92,15 +102,23 @@ _SHARE: Final = (
 """
 )
 _ONE: Final = _COLUMNS + " FROM placement_node n WHERE n.num = %(num)s::int AND " + FITS
-_NEAREST: Final = """
+_NEAREST: Final = (
+    """
 SELECT k.node_num FROM placement_cutslot k JOIN placement_node n ON n.id = k.node_id
  WHERE k.pool_id = %(pool)s AND k.family_id = %(family)s AND k.cut = %(cut)s AND n.schedulable
+   AND n.takes IN ('any', %(use)s::text)
    AND (k.cut = 'share' OR k.board = ANY (%(names)s::text[]))
    AND (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
    AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
    AND (%(nodes)s::text[] = '{}' OR n.name = ANY (%(nodes)s))
- ORDER BY NOT k.open, k.free_milli DESC, k.node_num, k.slot_index LIMIT 1
+   AND """
+    + ONE_DAY
+    + """
+ ORDER BY NOT ("""
+    + OPEN_TO
+    + """), NOT k.open, k.free_milli DESC, k.node_num, k.slot_index LIMIT 1
 """
+)
 
 
 def part_candidates(

@@ -32,6 +32,34 @@ _WITHIN: Final = """
    AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
    AND (%(nodes)s::text[] = '{}' OR n.name = ANY (%(nodes)s))
 """
+OWN_HERE: Final = (
+    "EXISTS (SELECT FROM placement_claim c WHERE c.node_num = n.num"
+    " AND c.tenant_id = %(tenant)s AND c.state IN " + LIVE + ")"
+)
+"""Whether the tenant that asks holds something on node ``n``."""
+VERSIONS: Final = """
+       n.driver >= %(driver_min)s::int[] AND n.runtime >= %(runtime_min)s::int[]
+   AND (%(driver_below)s::int[] = '{}'
+        OR (n.driver <> '{}' AND n.driver < %(driver_below)s::int[]))
+"""
+"""Whether what node ``n`` runs meets the demands on it."""
+OPEN_TO: Final = (
+    """
+       (%(with)s::bool IS NULL OR %(with)s::bool = """
+    + OWN_HERE
+    + """)
+   AND (NOT %(by_itself)s::bool OR NOT EXISTS (
+            SELECT FROM placement_claim c WHERE c.node_num = n.num AND c.tenant_id <> %(tenant)s
+               AND c.state IN """
+    + LIVE
+    + """))
+   AND (%(never)s::uuid[] = '{}' OR NOT """
+    + NEVER_HERE
+    + ")\n"
+)
+"""Whether the tenant that asks may be on node ``n`` with those who hold something there now."""
+ONE_DAY: Final = VERSIONS + " AND (%(with)s::bool IS NOT TRUE OR " + OWN_HERE + ")\n"
+"""Whether leases that end on node ``n`` are all that it may take until it is of use."""
 FITS: Final = (
     """
        n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
@@ -45,22 +73,10 @@ FITS: Final = (
    AND """
     + _WITHIN
     + """
-   AND n.driver >= %(driver_min)s::int[] AND n.runtime >= %(runtime_min)s::int[]
-   AND (%(driver_below)s::int[] = '{}'
-        OR (n.driver <> '{}' AND n.driver < %(driver_below)s::int[]))
-   AND (%(with)s::bool IS NULL OR %(with)s::bool = EXISTS (
-            SELECT FROM placement_claim c WHERE c.node_num = n.num AND c.tenant_id = %(tenant)s
-               AND c.state IN """
-    + LIVE
-    + """))
-   AND (NOT %(by_itself)s::bool OR NOT EXISTS (
-            SELECT FROM placement_claim c WHERE c.node_num = n.num AND c.tenant_id <> %(tenant)s
-               AND c.state IN """
-    + LIVE
-    + """))
-   AND (%(never)s::uuid[] = '{}' OR NOT """
-    + NEVER_HERE
-    + ")\n"
+   AND """
+    + VERSIONS
+    + " AND "
+    + OPEN_TO
 )
 _CANDIDATES: Final = (
     """
@@ -95,7 +111,13 @@ SELECT n.num FROM placement_node n
     + _WITHIN
     + """ AND n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
    AND n.slot_count >= %(slots)s::int AND n.takes IN ('any', %(use)s::text)
- ORDER BY EXISTS (SELECT FROM placement_slotresidue r
+   AND (NOT %(nic)s::bool OR bit_count(n.exclusive_mask::bit(64)) >= %(slots)s::int)
+   AND """
+    + ONE_DAY
+    + """
+ ORDER BY NOT ("""
+    + OPEN_TO
+    + """), EXISTS (SELECT FROM placement_slotresidue r
                    WHERE r.node_id = n.id AND r.state = 'found')
        OR EXISTS (SELECT FROM placement_allocation a
                    WHERE a.node_id = n.id AND a.state = 'cleanup_blocked')
@@ -149,7 +171,11 @@ def locked(where: Target, want: Want, num: int) -> list[Place]:
 
 
 def nearest(where: Target, want: Want) -> int | None:
-    """The node that is nearest to holding this one day: without trouble, then with most free."""
+    """The node that is nearest to holding this one day: without trouble, then with most free.
+
+    None on which other leases may end and it could not be placed all the same. Where others have
+    to leave altogether comes last.
+    """
     found = prepared.rows(_NEAREST, params_of(where, want))
     return int(found[0][0]) if found else None
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gpuaas.kernel import outbox
+from gpuaas.kernel.errors import InvalidRequest
 from placement.domain.leaving import in_words
 from placement.errors import NotMovable
-from placement.models import Allocation, Claim, Node, Notice
+from placement.models import Allocation, Claim, Node, NodeDrain, Notice
 from placement.services import nodes
 from placement.services.drain_plan import drain_moves, drain_plan
-from tests.admission.test_workloads import run_it, the_workload
+from tests.admission.test_workloads import run_it, the_workload, used
 from tests.builders import OPERATOR, a_catalogue, a_host, a_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -114,6 +115,31 @@ def test_one_that_is_on_its_way_out_already_takes_no_place_of_its_own() -> None:
     assert [(one.fate, one.to, one.code) for one in plan.leaving] == [("moves", "n2", "")] * 2
 
 
+def test_moving_off_a_node_twice_moves_once_but_what_came_there_meanwhile() -> None:
+    a_catalogue()
+    acme = a_tenant("acme", envelope_slots=64)
+    here = a_host("n1")
+    row = the_workload(run_it(acme, replicas=2, slots=2, movable=True))
+    here.work()
+    there, last = a_host("n2"), a_host("n3", slots_count=8)
+    nodes.node_drain(node_id=here.node.pk, reason="fan", actor=OPERATOR)
+    first = drain_moves(node_id=here.node.pk, reason="fan", actor=OPERATOR)
+    assert drain_moves(node_id=here.node.pk, reason="fan", actor=OPERATOR) == first
+    assert used(acme) == 8000, "the old places and the new ones, once"
+    came = Allocation.objects.filter(workload=row, state="placed")
+    assert {one.node_id for one in came} == {there.node.pk}
+    nodes.node_drain(node_id=there.node.pk, reason="fan", actor=OPERATOR)
+    [second] = drain_moves(node_id=there.node.pk, reason="fan", actor=OPERATOR)
+    assert second.request_id not in (None, first[0].request_id)
+    for _ in range(3):
+        for host in (here, there, last):
+            host.work()
+        outbox.sweep()
+    standing = Allocation.objects.filter(workload=row).exclude(state="released")
+    assert {one.node_id for one in standing} == {last.node.pk}
+    assert used(acme) == 4000
+
+
 def test_what_fits_nowhere_says_why_with_code_and_numbers() -> None:
     a_catalogue()
     acme = a_tenant("acme", envelope_slots=10)
@@ -149,3 +175,14 @@ def test_a_drain_tells_the_tenants_on_the_node_or_slot_once_and_its_end_too() ->
     words = " ".join(Notice.objects.values_list("text", flat=True))
     assert "n1" not in words
     assert "fan 3" not in words
+
+
+@pytest.mark.parametrize("index", [-1, 8, 61, 40_000])
+def test_a_slot_that_the_host_has_not_is_not_drained(index: int) -> None:
+    a_catalogue()
+    here = a_host("n1")
+    with pytest.raises(InvalidRequest) as refused:
+        nodes.node_drain(node_id=here.node.pk, reason="fan", actor=OPERATOR, slot_index=index)
+    assert refused.value.errors[0].pointer == "/slot_index"
+    assert "n1 has 0, 1, 2" in refused.value.detail
+    assert not NodeDrain.objects.exists()

@@ -9,7 +9,7 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuaas.kernel.errors import NotFound
+from gpuaas.kernel.errors import InvalidRequest, NotFound
 from nodeagent.protocol import CandidateSlot, Finding, Gpu, TopologyReport
 from placement.domain.identity import (
     BLOCK,
@@ -22,10 +22,11 @@ from placement.domain.identity import (
     host_differences,
 )
 from placement.errors import DifferenceNotAcceptable, ReasonMissing
-from placement.models import GpuDevice, IdentityDifference, Node, NodeTask, Slot
+from placement.models import GpuDevice, IdentityDifference, Node, NodeFamily, NodeTask, Slot
 from placement.services import approvals, nodes
 from placement.services.differences import boots_sweep, slot_accept
 from placement.services.slots import slots_take
+from tenants.models import Sku
 from tests.builders import OPERATOR, Host, a_catalogue, a_host, a_report, a_tenant, drive_all
 
 COUNT = 8
@@ -233,6 +234,24 @@ def test_a_swapped_card_waits_until_its_predecessor_is_given_up(host: Host) -> N
     assert slots_of(host)[3] == ("approved", "GPU-new-3")
     assert (node.free_count, node.slot_count) == (8, 8)
     assert Slot.objects.get(node=node, index=3, state="approved").devices["slot_index"] == 3
+
+
+def test_a_card_more_than_the_family_has_is_approved_with_a_family_that_has_it(host: Host) -> None:
+    """A host with more free than its family has slots would be found by nobody."""
+    with transaction.atomic():
+        slots_take(nodes.locked(host.node.pk), a_report("h1", COUNT + 1), actor=OPERATOR)
+    with pytest.raises(InvalidRequest) as refused:
+        approvals.node_approve(node_id=host.node.pk, actor=OPERATOR, reason="one more")
+    assert refused.value.errors[0].pointer == "/family"
+    assert "name a family of 9" in refused.value.detail
+    assert (slots_of(host)[COUNT][0], host.fresh().free_count) == ("verified", COUNT)
+    NodeFamily.objects.create(name="h100x9", title="h100x9", slots=COUNT + 1)
+    node = approvals.node_approve(
+        node_id=host.node.pk, actor=OPERATOR, reason="one more", family="h100x9"
+    )
+    assert (node.free_count, node.slot_count) == (COUNT + 1, COUNT + 1)
+    Sku.objects.update(family="h100x9")
+    assert a_tenant("acme").order(slots=1).allocation is not None
 
 
 def test_other_devices_with_the_same_card_are_approved_for_that_slot_alone(host: Host) -> None:

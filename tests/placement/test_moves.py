@@ -16,7 +16,7 @@ from placement.services.workloads import (
     workload_stop,
 )
 from tests.admission.test_workloads import run_it, the_workload, used
-from tests.builders import a_catalogue, a_host, a_tenant
+from tests.builders import a_catalogue, a_host, a_tenant, drive_all
 from tests.tenants.worlds import findings
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -173,4 +173,29 @@ def test_a_workload_that_is_scaled_down_while_it_moves_arrives_with_as_many_as_a
     workload_scale(workload_id=place.row.pk, replicas=1, actor=place.acme.actor)
     place.settle()
     assert (used(place.acme), place.standing()) == (1000, ["host-2"])
+    assert findings() == []
+
+
+def test_a_move_is_given_up_also_where_the_place_that_failed_cannot_be_cleaned() -> None:
+    place = Place(replicas=2)
+    place.room()
+    ticket = place.ask()
+    assert ticket.request.state == "admitted"
+    one, two = place.there.lease()
+    place.there.complete(one)
+    place.there.fail(two)
+    drive_all()
+    for task in place.there.lease():
+        place.there.fail(task)
+    drive_all()
+    new = Allocation.objects.filter(request=ticket.request_id).order_by("state")
+    assert list(new.values_list("state", flat=True)) == ["active", "cleanup_blocked"]
+    outbox.sweep()
+    place.settle()
+    assert used(place.acme) == 2000, "the tenant pays for both places no longer"
+    assert list(new.values_list("state", flat=True)) == ["cleanup_blocked", "released"]
+    place.row.refresh_from_db()
+    assert place.row.state == "admitted"
+    standing = Allocation.objects.filter(workload=place.row, state="active")
+    assert list(standing.values_list("node__name", flat=True)) == ["host-1"] * 2
     assert findings() == []
