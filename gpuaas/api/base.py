@@ -27,6 +27,8 @@ from gpuaas.kernel.errors import ProductError
 from gpuaas.kernel.scope import tenant_scope
 from gpuaas.proxies import counted_as
 
+CHANGES = frozenset({"POST", "PUT", "DELETE"})
+"""Changes that may ignore versions; a PATCH always heeds one."""
 REMEMBERED = frozenset({"POST", "PUT", "PATCH"})
 """A change by If-Match whose answer was lost would, repeated, be told that it came too late."""
 
@@ -130,6 +132,8 @@ class ProductView(APIView):
             raise
         self.spend(request)
         self.check_permissions(request)
+        if request.method in CHANGES and not self.heeds_version:
+            conditional.refuse_unheeded(request)
 
     def perform_authentication(self, request: Request) -> None:
         """Touch the identity, so that a bad one is told before anything else is."""

@@ -82,3 +82,15 @@ def version_met(request: Request, version: int) -> int | None:
 def heed_version(request: Request, version: int) -> int | None:
     """The same where If-Match may be left out: then it is bound to none."""
     return version_met(request, version) if request.headers.get("If-Match") else None
+
+
+def refuse_unheeded(request: Request) -> None:
+    """Raises InvalidRequest when a change names a version where nobody would look at it: carried
+    out all the same, it would undo what the caller meant to keep."""
+    given = request.headers.get("If-Match", "").strip()
+    if given and given != "*":
+        raise InvalidRequest(
+            "If-Match is not heeded at this address: nothing was done. Leave it out to go on "
+            "whatever was changed since you read.",
+            errors=(FieldError("/If-Match", "not_heeded", "no version is compared here"),),
+        )

@@ -111,3 +111,17 @@ def test_a_tenant_may_do_none_of_it(operator: Caller) -> None:
     ):
         assert owner.call(method, path, {"title": "mine"}).status_code in (403, 404)
     assert operator.get("/skus/h100.slice").json()["title"] == "h100.slice"
+
+
+def test_a_change_that_names_a_version_nobody_compares_is_not_made(operator: Caller) -> None:
+    for method, path, body in (
+        ("PUT", "/pools/default/title", {"title": "Other"}),
+        ("POST", "/pools/default/actions/retire", {"reason": "old"}),
+        ("DELETE", "/projects/none", None),
+    ):
+        answer = operator.call(method, path, body, HTTP_IF_MATCH='"999"', HTTP_IDEMPOTENCY_KEY="k")
+        assert answer.status_code == 400
+        assert ("/If-Match", "not_heeded") in faults(answer.json())
+    assert operator.call("PUT", "/pools/default/title", {"title": "Other"}).status_code == 200
+    answer = operator.call("PUT", "/pools/default/title", {"title": "X"}, HTTP_IF_MATCH="*")
+    assert answer.status_code == 200
