@@ -22,6 +22,7 @@ _DEFAULT_ROUTE = "00000000"
 # IPv4 and IPv6 routing tables of the kernel, and which column holds the interface's name. A long
 # one is cut: whole lists come from the kernel itself (`_asked`).
 _ROUTES = (("proc/net/route", 0, 1), ("proc/net/ipv6_route", 9, 0))
+_OPEN_VSWITCH = "ovs-system"
 _MOST_SPEED = 10**9
 _UP = 0x1
 
@@ -142,15 +143,35 @@ def host_interfaces(tree: Tree) -> HostInterfaces:
             if len(words) > max(name_at, target_at) and _is_default(words, target_at):
                 routed.add(words[name_at])
     routed.discard("lo")
-    pending = list(routed)
+    pending = sorted(routed)
     while pending:
         # A bridge, bond or VLAN is carried by others, and these perhaps by others again.
-        for name in tree.names(tree.path("sys/class/net", pending.pop())):
-            lower = name.removeprefix("lower_")
-            if lower != name and lower not in routed:
-                routed.add(lower)
-                pending.append(lower)
+        name = pending.pop()
+        lower = _carriers(tree, name)
+        if not lower:
+            unlisted = unlisted or f"what carries {name} is not told"
+        for one in lower or ():
+            if one not in routed:
+                routed.add(one)
+                pending.append(one)
     return HostInterfaces(frozenset(routed), unlisted)
+
+
+def _carriers(tree: Tree, interface: str) -> tuple[str, ...]:
+    """What an interface is carried by: itself, where it is a device's; nothing where unknown.
+
+    A tunnel goes over whatever leads to its far end, and no link in sysfs says so. Nor does one of
+    an Open vSwitch bridge's: all bridges are ports of one switch, whose links are at its own name.
+    """
+    place = tree.path("sys/class/net", interface)
+    names = tree.names(place)
+    lower = tuple(name.removeprefix("lower_") for name in names if name.startswith("lower_"))
+    if lower or not names or "device" in names:
+        return lower or (interface,)
+    switched = tree.names(tree.path("sys/class/net", _OPEN_VSWITCH))
+    ports = tuple(name.removeprefix("lower_") for name in switched if name.startswith("lower_"))
+    kind = tree.text(place / "uevent").value or ""
+    return () if "tun_flags" in names or "DEVTYPE=" in kind else ports
 
 
 def _asked(tree: Tree) -> tuple[set[str], str]:

@@ -233,3 +233,46 @@ def test_a_nic_stays_with_the_host_that_lives_by_one_of_its_virtual_functions(
     assert [nic.reserved for nic in discover(tmp_path).nics] == [True]
     names = devices.host_interfaces(Tree(tmp_path))
     assert devices.hosts_own(Tree(tmp_path), card, names) == {"eth7"}
+
+
+def two_nics(root: Path, default: str) -> TreeBuilder:
+    """A host with eno1 and ens2f0, both up, whose default route is over this interface."""
+    tree = TreeBuilder(root)
+    tree.numa(0, "0-15")
+    tree.device("0000:1a:00.0", trees.GPU, trees.NVIDIA)
+    for address, name in (("0000:1b:00.0", "eno1"), ("0000:1c:00.0", "ens2f0")):
+        nic = tree.device(address, trees.ETHERNET, trees.MELLANOX)
+        tree.write(f"{nic.relative_to(root).as_posix()}/net/{name}/flags", "0x1003")
+        tree.link(f"sys/class/net/{name}/device", nic)
+    tree.write(f"sys/class/net/{default}/flags", "0x1003")
+    tree.write("proc/net/route", f"{default} 00000000 0101A8C0 0003 0 0 0 00000000 0 0 0")
+    return tree
+
+
+def test_the_port_of_an_open_vswitch_that_has_the_default_route_stays_with_the_host(
+    tmp_path: Path,
+) -> None:
+    tree = two_nics(tmp_path, "br-ex")
+    tree.write("sys/class/net/br-ex/uevent", "INTERFACE=br-ex\nIFINDEX=7")
+    tree.write("sys/class/net/ovs-system/lower_bond0", "")
+    tree.write("sys/class/net/bond0/lower_eno1", "")
+    report = discover(tmp_path)
+    assert [(nic.name, nic.reserved) for nic in report.nics] == [("eno1", True), ("ens2f0", False)]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [("uevent", "DEVTYPE=wireguard\nINTERFACE=way"), ("tun_flags", "0x1002"), ("iflink", "1")],
+)
+def test_where_the_default_route_is_over_a_tunnel_no_nic_that_is_up_is_given_away(
+    tmp_path: Path, file: str, content: str
+) -> None:
+    tree = two_nics(tmp_path, "way")
+    tree.write(f"sys/class/net/way/{file}", content)
+    if file != "iflink":
+        # A switch beside it says nothing of a tunnel.
+        tree.write("sys/class/net/ovs-system/lower_eno1", "")
+    report = discover(tmp_path)
+    assert [nic.reserved for nic in report.nics] == [True, True]
+    (said,) = [one.detail for one in report.findings if one.code == "routes_unknown"]
+    assert "what carries way is not told" in said
