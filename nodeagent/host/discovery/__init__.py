@@ -19,6 +19,7 @@ from nodeagent.host.discovery.devices import (
     host_interfaces,
     read_nic,
     read_nvme,
+    silicon_of,
 )
 from nodeagent.host.discovery.gpus import Libraries, add_gpus, ask_libraries
 from nodeagent.host.discovery.handing import AS_FOUND, Handing
@@ -32,8 +33,8 @@ from nodeagent.host.nvml import Nvml
 from nodeagent.host.nvml.library import NOBODY
 from nodeagent.protocol import Nic, Nvme, NvSwitch
 from nodeagent.topology.model import Draft, Topology, collapse_switches
-from nodeagent.topology.nvlink import resolve_links
-from nodeagent.topology.pci import NVIDIA, DeviceKind, address_key
+from nodeagent.topology.nvlink import components, resolve_links
+from nodeagent.topology.pci import NVIDIA, DeviceKind, address_key, card_of
 
 __all__ = [
     "AskRoot",
@@ -108,6 +109,7 @@ class _Discovery:
         gpu_facts, links = add_gpus(self.draft, self.bus, self.said, self.memory)
         self.facts |= gpu_facts
         self._add_others()
+        self._join_cards()
         self._add_bridges()
         self._place_on_the_only_node()
         resolve_links(self.draft, links)
@@ -178,6 +180,24 @@ class _Discovery:
     def _reserve(self, code: str, detail: str, device: Nic | Nvme) -> None:
         if device.reserved:
             self.draft.find(code, f"{detail}; it stays with the host", device.id)
+
+    def _join_cards(self) -> None:
+        """Cards that are on the bus at several addresses are one, and given away as one."""
+        said: dict[str, str] = {}
+        names = [nic.id for nic in self.draft.nics] + [nvme.id for nvme in self.draft.nvmes]
+        for device in (self.bus[name] for name in names):
+            mark = silicon_of(self.tree, device) if device.physical is None else None
+            if mark is not None:
+                said[device.address] = mark
+        parts = components((card_of(address), mark) for address, mark in said.items())
+        cards: dict[str, list[str]] = {}
+        for address in sorted(said, key=address_key):
+            cards.setdefault(parts[card_of(address)], []).append(address)
+        for addresses in cards.values():
+            if len({card_of(one) for one in addresses}) > 1:
+                self.draft.joined |= {card_of(one): card_of(addresses[0]) for one in addresses}
+                detail = f"{', '.join(addresses)} are one device, and are given away together"
+                self.draft.find("device_at_several_addresses", detail, addresses[0])
 
     def _add_bridges(self) -> None:
         """Bridges above the devices, and only those under which devices meet."""

@@ -24,6 +24,7 @@ _DEFAULT_ROUTE = "00000000"
 _ROUTES = (("proc/net/route", 0, 1), ("proc/net/ipv6_route", 9, 0))
 _OPEN_VSWITCH = "ovs-system"
 _MOST_SPEED = 10**9
+_MOST_NAME = 300
 _UP = 0x1
 
 
@@ -100,6 +101,24 @@ def read_nvme(tree: Tree, device: PciDevice, host: HostBlocks) -> tuple[Nvme, Fa
         reserved=any(used(tree, block, host) for block in blocks),
     )
     return nvme, facts
+
+
+def silicon_of(tree: Tree, device: PciDevice) -> str | None:
+    """What all functions of one device say alike, wherever on the bus they are; None where untold.
+
+    A NIC with a link to each socket is there twice, and so is a disk with two ports: each part
+    reaches the same network, or the same data, as the other.
+    """
+    for name in tree.names(device.path / "infiniband"):
+        guid = tree.text(device.path / "infiniband" / name / "sys_image_guid").value or ""
+        if guid.strip("0:"):
+            return f"guid {guid}"[:_MOST_NAME]
+    for name in tree.names(device.path / "nvme"):
+        # The kernel itself takes controllers that say one name for one disk, or refuses them.
+        told = tree.text(device.path / "nvme" / name / "subsysnqn").value or ""
+        if told:
+            return f"nqn {told}"[:_MOST_NAME]
+    return None
 
 
 def hosts_own(tree: Tree, device: Path, host: HostInterfaces) -> AbstractSet[str]:
