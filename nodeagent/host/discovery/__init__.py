@@ -183,15 +183,12 @@ class _Discovery:
 
     def _join_cards(self) -> None:
         """Cards that are on the bus at several addresses are one, and given away as one."""
-        said: dict[str, str] = {}
         names = [nic.id for nic in self.draft.nics] + [nvme.id for nvme in self.draft.nvmes]
-        for device in (self.bus[name] for name in names):
-            mark = silicon_of(self.tree, device) if device.physical is None else None
-            if mark is not None:
-                said[device.address] = mark
-        parts = components((card_of(address), mark) for address, mark in said.items())
+        own = [device for name in names if (device := self.bus[name]).physical is None]
+        said = {one.address: set(silicon_of(self.tree, one)) for one in own}
+        parts = components((card_of(pci), mark) for pci, marks in said.items() for mark in marks)
         cards: dict[str, list[str]] = {}
-        for address in sorted(said, key=address_key):
+        for address in sorted((pci for pci in said if card_of(pci) in parts), key=address_key):
             cards.setdefault(parts[card_of(address)], []).append(address)
         for addresses in cards.values():
             if len({card_of(one) for one in addresses}) > 1:

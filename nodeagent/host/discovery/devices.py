@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,22 +104,25 @@ def read_nvme(tree: Tree, device: PciDevice, host: HostBlocks) -> tuple[Nvme, Fa
     return nvme, facts
 
 
-def silicon_of(tree: Tree, device: PciDevice) -> str | None:
-    """What all functions of one device say alike, wherever on the bus they are; None where untold.
+def silicon_of(tree: Tree, device: PciDevice) -> Iterator[str]:
+    """What all functions of one device say alike, wherever on the bus they are.
 
     A NIC with a link to each socket is there twice, and so is a disk with two ports: each part
-    reaches the same network, or the same data, as the other.
+    reaches the same network, or the same data, as the other. From its ninth function on a card has
+    more numbers than one (PCI Express base specification, alternative routing-ID interpretation):
+    then it has its bus to itself.
     """
+    if tree.text(device.path / "ari_enabled").value == "1":
+        yield f"bus {device.address.rpartition(':')[0]}"
     for name in tree.names(device.path / "infiniband"):
         guid = tree.text(device.path / "infiniband" / name / "sys_image_guid").value or ""
         if guid.strip("0:"):
-            return f"guid {guid}"[:_MOST_NAME]
+            yield f"guid {guid}"[:_MOST_NAME]
     for name in tree.names(device.path / "nvme"):
         # The kernel itself takes controllers that say one name for one disk, or refuses them.
         told = tree.text(device.path / "nvme" / name / "subsysnqn").value or ""
         if told:
-            return f"nqn {told}"[:_MOST_NAME]
-    return None
+            yield f"nqn {told}"[:_MOST_NAME]
 
 
 def hosts_own(tree: Tree, device: Path, host: HostInterfaces) -> AbstractSet[str]:

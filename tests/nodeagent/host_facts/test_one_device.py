@@ -95,3 +95,18 @@ def test_a_disk_with_two_ports_goes_to_no_two_slots(host: TreeBuilder) -> None:
     say(host, {f"{DISKS[1]}/nvme/nvme1/nvme0c1n1/size": "2000"})
     host.write("proc/mounts", "/dev/nvme0n1p2 / ext4 rw 0 0")
     assert [slot.nvme for slot in seen(host).slots] == [None, None]
+
+
+def test_a_card_with_more_than_eight_functions_goes_to_no_two_slots(host: TreeBuilder) -> None:
+    functions = [f"0000:3b:{k // 8:02x}.{k % 8}" for k in range(16)]
+    host.device("0000:00:01.0", trees.BRIDGE, "0x8086", numa=1)
+    for address in functions:
+        host.device(address, trees.INFINIBAND, "0x14e4", above="0000:00:01.0", numa=1)
+    host.device("0000:9b:00.0", trees.GPU, trees.NVIDIA, numa=1)
+    # Without routing by that interpretation these are two cards on one bus.
+    say(host, dict.fromkeys((f"{one}/ari_enabled" for one in functions), "0"))
+    assert [len(nics_of(slot)) for slot in seen(host).slots] == [1, 8, 8]
+    say(host, dict.fromkeys((f"{one}/ari_enabled" for one in functions), "1"))
+    report = seen(host)
+    assert [slot.nic_mode for slot in report.slots][1:] == [DeviceMode.SHARED] * 2
+    assert {slot.nic for slot in report.slots[1:]} == {functions[0]}
