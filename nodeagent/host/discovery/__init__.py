@@ -13,7 +13,14 @@ from pathlib import Path
 
 from nodeagent.host.discovery.amd_card import add_cleanable
 from nodeagent.host.discovery.blocks import first_mounts, host_blocks
-from nodeagent.host.discovery.bus import PciDevice, group_fact, read_bus, serials, with_serials
+from nodeagent.host.discovery.bus import (
+    PciDevice,
+    group_fact,
+    parts_of,
+    read_bus,
+    serials,
+    with_serials,
+)
 from nodeagent.host.discovery.devices import (
     HostInterfaces,
     host_interfaces,
@@ -107,6 +114,7 @@ class _Discovery:
         else:
             host["nvml"] = present(f"{len(self.said.nvml)} GPUs")
         gpu_facts, links = add_gpus(self.draft, self.bus, self.said, self.memory)
+        self._find_divided()
         self.facts |= gpu_facts
         self._add_others()
         self._join_cards()
@@ -180,6 +188,13 @@ class _Discovery:
     def _reserve(self, code: str, detail: str, device: Nic | Nvme) -> None:
         if device.reserved:
             self.draft.find(code, f"{detail}; it stays with the host", device.id)
+
+    def _find_divided(self) -> None:
+        for address in (gpu.pci for gpu in self.draft.gpus if gpu.pci in self.bus):
+            parts = parts_of(self.tree, self.bus[str(address)].path)
+            if parts:
+                detail = f"divided for virtual machines: {', '.join(parts)}; it goes to none whole"
+                self.draft.find("gpu_divided", detail, address)
 
     def _join_cards(self) -> None:
         """Cards that are on the bus at several addresses are one, and given away as one."""
