@@ -139,6 +139,11 @@ class _Discovery:
             self.draft.find("mounts_unknown", f"no disk is given away: {blocks.unreadable}")
         if host.unlisted:
             self.draft.find("routes_unknown", f"no NIC that is up is given away: {host.unlisted}")
+        if host.none and not self.handing.keep:
+            detail = (
+                "no default route: which NIC the host lives by is not known; name it (agent.keep)"
+            )
+            self.draft.find("host_nic_unknown", detail)
         for device in sorted(self.bus.values(), key=lambda one: address_key(one.address)):
             if device.physical is not None and device.address not in self.draft.apart:
                 # A virtual function is a part of its card and is named there.

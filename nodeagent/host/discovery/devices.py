@@ -31,10 +31,14 @@ _UP = 0x1
 
 @dataclass(frozen=True)
 class HostInterfaces:
-    """Interfaces that the host cannot lose. unlisted: why there may be more, '' where not."""
+    """Interfaces that the host cannot lose. unlisted: why there may be more, '' where not.
+
+    none: its routes were listed, and none of them is a default one.
+    """
 
     names: frozenset[str]
     unlisted: str = ""
+    none: bool = False
 
 
 def read_nic(tree: Tree, device: PciDevice, host: HostInterfaces) -> tuple[Nic, Facts]:
@@ -157,15 +161,18 @@ def interfaces_of(tree: Tree, device: Path, *, functions: bool = False) -> list[
 def host_interfaces(tree: Tree) -> HostInterfaces:
     """Interfaces that the host cannot lose: those on its default routes, and what carries them."""
     routed, unlisted = _asked(tree)
+    listed = tree.root == Path("/")
     for place, name_at, target_at in _ROUTES:
         table = tree.text(tree.path(place))
         if table.value is None and table.reason != "no_file":
             unlisted = unlisted or f"{place}: {table.reason}"
+        listed = listed or table.value is not None
         for line in (table.value or "").splitlines():
             words = line.split()
             if len(words) > max(name_at, target_at) and _is_default(words, target_at):
                 routed.add(words[name_at])
     routed.discard("lo")
+    none = listed and not routed and not unlisted
     pending = sorted(routed)
     while pending:
         # A bridge, bond or VLAN is carried by others, and these perhaps by others again.
@@ -177,7 +184,7 @@ def host_interfaces(tree: Tree) -> HostInterfaces:
             if one not in routed:
                 routed.add(one)
                 pending.append(one)
-    return HostInterfaces(frozenset(routed), unlisted)
+    return HostInterfaces(frozenset(routed), unlisted, none)
 
 
 def _carriers(tree: Tree, interface: str) -> tuple[str, ...]:

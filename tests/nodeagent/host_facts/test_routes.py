@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.host.discovery import devices, discover, routes
+from nodeagent.host.discovery import Handing, devices, discover, routes
 from nodeagent.host.discovery.routes import (
     default_interfaces,
     hops_of_default,
@@ -276,3 +276,16 @@ def test_where_the_default_route_is_over_a_tunnel_no_nic_that_is_up_is_given_awa
     assert [nic.reserved for nic in report.nics] == [True, True]
     (said,) = [one.detail for one in report.findings if one.code == "routes_unknown"]
     assert "what carries way is not told" in said
+
+
+def test_a_host_without_a_default_route_says_that_nobody_knows_by_which_nic_it_lives(
+    tmp_path: Path,
+) -> None:
+    tree = two_nics(tmp_path, "eno1")
+    assert "host_nic_unknown" not in {one.code for one in discover(tmp_path).findings}
+    # A closed network: the control plane is behind a router of its own.
+    tree.write("proc/net/route", "eno1 0000000A 0101A8C0 0003 0 0 0 000000FF 0 0 0")
+    assert "host_nic_unknown" in {one.code for one in discover(tmp_path).findings}
+    kept = discover(tmp_path, handing=Handing(keep=frozenset({"0000:1b:00.0"})))
+    assert [nic.reserved for nic in kept.nics] == [True, False]
+    assert "host_nic_unknown" not in {one.code for one in kept.findings}
