@@ -18,7 +18,7 @@ from functools import lru_cache
 NONE = "-"
 ABOVE = ":"
 UNTOLD = "?"
-_DOMAIN = 2
+_DOMAIN, _NIC = 2, 3
 _EVEN = "*"
 _NO_LINK = "0"
 
@@ -110,6 +110,24 @@ def beside(layout: str, count: int, mask: int) -> int:
         if mask >> index & 1:
             out |= near[index]
     return out
+
+
+def with_cards(layout: str, cards: Mapping[int, Collection[str]]) -> str:
+    """The layout in which slots with virtual functions of one card have one NIC.
+
+    ``cards``: those that a slot's functions are of, by its index. What goes over one card is behind
+    one port, whichever of its functions a tenant has.
+    """
+    parts = [part.split(".") for part in layout.split("|")] if layout else []
+    first: dict[str, str] = {}
+    for index in sorted(index for index in cards if index < len(parts)):
+        for card in sorted(cards[index]):
+            own = parts[index][_NIC : _NIC + 1]
+            name = first.setdefault(card, own[0] if own else "")
+            for fields in parts:
+                if own and name and fields[_NIC : _NIC + 1] == own:
+                    fields[_NIC] = name
+    return "|".join(".".join(fields) for fields in parts)
 
 
 def with_untold(layout: str, untold: Collection[int]) -> str:
