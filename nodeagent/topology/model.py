@@ -32,7 +32,8 @@ class Topology:
     """The neutral model. GPUs are in PCI order and numbered by it.
 
     cores: per NUMA node the CPU threads of each core, where known. facts: what else was looked at.
-    apart: functions that are given away by themselves, whatever else their card has.
+    apart: functions that are given away by themselves, whatever else their card has. joined: cards
+    (addresses without function) that are parts of one, with a name that all of these have.
     """
 
     source_format: str
@@ -48,6 +49,7 @@ class Topology:
     findings: tuple[Finding, ...]
     facts: tuple[DeviceFact, ...] = ()
     apart: frozenset[str] = frozenset()
+    joined: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -71,6 +73,7 @@ class Draft:
     facts: list[DeviceFact] = field(default_factory=list)
     emulated: set[str] = field(default_factory=set)
     apart: set[str] = field(default_factory=set)
+    joined: dict[str, str] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _found: set[Finding] = field(default_factory=set)
 
@@ -128,6 +131,7 @@ class Draft:
             switches=self._used_switches(),
             gpus=tuple(replace(gpu, index=index) for index, gpu in enumerate(ordered)),
             apart=frozenset(self.apart),
+            joined=dict(self.joined),
             nics=tuple(sorted(self.nics, key=lambda nic: address_key(nic.pci))),
             nvmes=tuple(sorted(self.nvmes, key=lambda nvme: address_key(nvme.pci))),
             nvswitches=tuple(sorted(self.nvswitches, key=lambda one: address_key(one.pci))),

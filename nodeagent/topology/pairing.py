@@ -3,9 +3,10 @@
 The rule, the same for NICs and NVMes; it looks at the tree only, never at a model's name:
 
 1. Only a device with a PCI address can be given to anybody. Functions of one card (same address but
-   for the last digit) are one card and are never split between GPUs. A card that the host itself
-   lives by (its root disk, the way to its gateway) stays with the host, whole. A virtual function
-   that is handed out in its card's place is a card by itself.
+   for the last digit) are one card and are never split between GPUs; nor is a card that is on the
+   bus at several addresses (the halves of a NIC's link, the ports of a disk). A card that the host
+   itself lives by (its root disk, the way to its gateway) stays with the host, whole. A virtual
+   function that is handed out in its card's place is a card by itself.
 2. A card's home is the nearest bridge above it that has a GPU somewhere below; if no bridge has,
    the NUMA node, if it has a GPU. A card without such a home, or of unknown place, pairs with none.
 3. Better kinds first: InfiniBand and EFA, then Ethernet, then unknown kinds. A GPU that got
@@ -56,13 +57,31 @@ class _Card:
     key: tuple[int, int, int, int]
 
 
+@dataclass(frozen=True)
+class _Names:
+    """Which card a function is of."""
+
+    apart: Set[str]
+    joined: Mapping[str, str]
+
+    def card(self, address: str) -> str:
+        """A name that all functions of one card have."""
+        card = card_of(address)
+        return address if address in self.apart else self.joined.get(card, card)
+
+
 def pair(
     gpus: Sequence[Gpu],
     devices: Sequence[Nic] | Sequence[Nvme],
     switches: Sequence[Switch],
     apart: Set[str] = frozenset(),
+    joined: Mapping[str, str] | None = None,
 ) -> Pairing:
-    """Pair one family of devices with GPUs by the rule above. apart: cards by themselves."""
+    """Pair one family of devices with GPUs by the rule above.
+
+    apart: cards by themselves. joined: of which card an address without function is a part.
+    """
+    names = _Names(apart, joined or {})
     above = {switch.id: switch for switch in switches}
     below: dict[str, list[Gpu]] = defaultdict(list)
     for gpu in sorted(gpus, key=lambda one: (address_key(one.pci), one.index)):
@@ -70,10 +89,10 @@ def pair(
             below[place].append(gpu)
 
     shares: dict[int, Share] = {}
-    kept = {_card_at(one.pci, apart) for one in devices if one.pci and one.reserved}
-    spare = [one.id for one in devices if one.pci is None or _card_at(one.pci, apart) in kept]
+    kept = {names.card(one.pci) for one in devices if one.pci and one.reserved}
+    spare = [one.id for one in devices if one.pci is None or names.card(one.pci) in kept]
     homes: dict[tuple[int, int, str], list[_Card]] = defaultdict(list)
-    for card in _cards(devices, above, kept, apart):
+    for card in _cards(devices, above, kept, names):
         home = next((place for place in card.path if place in below), None)
         if home is None:
             spare.extend(card.devices)
@@ -111,12 +130,12 @@ def _cards(
     devices: Sequence[Nic] | Sequence[Nvme],
     above: Mapping[str, Switch],
     kept: Set[str],
-    apart: Set[str],
+    names: _Names,
 ) -> list[_Card]:
     functions: dict[str, list[Nic | Nvme]] = defaultdict(list)
     for device in devices:
-        if device.pci is not None and _card_at(device.pci, apart) not in kept:
-            functions[_card_at(device.pci, apart)].append(device)
+        if device.pci is not None and names.card(device.pci) not in kept:
+            functions[names.card(device.pci)].append(device)
     cards: list[_Card] = []
     for members in functions.values():
         members.sort(key=lambda one: address_key(one.pci))
@@ -126,10 +145,6 @@ def _cards(
         ids = tuple(one.id for one in members)
         cards.append(_Card(ids, min(ranks), path, address_key(first.pci)))
     return cards
-
-
-def _card_at(address: str, apart: Set[str]) -> str:
-    return address if address in apart else card_of(address)
 
 
 def _path(switch: str | None, numa: int | None, above: Mapping[str, Switch]) -> list[str]:

@@ -40,8 +40,9 @@ class Derived:
 def derive_slots(topology: Topology) -> Derived:
     """The candidate slots of a host."""
     findings: list[Finding] = []
-    nics = pair(topology.gpus, topology.nics, topology.switches, topology.apart)
-    nvmes = pair(topology.gpus, topology.nvmes, topology.switches)
+    gpus, switches, joined = topology.gpus, topology.switches, topology.joined
+    nics = pair(gpus, topology.nics, switches, topology.apart, joined)
+    nvmes = pair(gpus, topology.nvmes, switches, joined=joined)
     findings.extend(_pairing_findings(topology, nics, nvmes))
     cpusets, memories = _divide_numa(topology, findings)
     slots = tuple(

@@ -18,7 +18,7 @@ from placement.domain.identity import (
     shared,
 )
 from placement.domain.links import links_between, with_links
-from placement.domain.wiring import ABOVE, NONE, with_above
+from placement.domain.wiring import ABOVE, NONE, with_above, with_cards, with_untold
 from placement.models import GpuDevice, Node, Slot
 from placement.models.inventory import NicMode
 from placement.models.node import Intended
@@ -29,6 +29,8 @@ from placement.services.division import as_approved
 from placement.services.identity import WATCH, identity_compare
 from placement.states import NodeState, SlotState
 
+_LINKS_UNTOLD = frozenset({"nvlink_unreadable", "nvlink_target_unknown"})
+_CARD_OF_FUNCTION = "sriov_card"
 OPEN = (SlotState.CANDIDATE, SlotState.VERIFIED)
 
 
@@ -56,6 +58,8 @@ def layout_of(slots: Iterable[Slot], topology: Mapping[str, Any]) -> tuple[str, 
             mask |= 1 << slot.index
     last = max(parts, default=-1)
     layout = "|".join(parts.get(k, "...") for k in range(last + 1))
+    layout = with_cards(layout, _cards(slots, topology))
+    layout = with_untold(layout, _untold(slots, topology))
     return with_links(layout, _by_slot(slots, topology)), mask
 
 
@@ -91,15 +95,43 @@ def _by_slot(
     }
 
 
+def _untold(slots: Iterable[Slot], topology: Mapping[str, Any]) -> set[int]:
+    """The slots of whose GPUs the last report does not know with which others they are linked."""
+    places = {
+        one.get("device")
+        for one in topology.get("findings", ())
+        if one.get("code") in _LINKS_UNTOLD and one.get("device")
+    }
+    uuids = {gpu.get("uuid") for gpu in topology.get("gpus", ()) if gpu.get("pci") in places}
+    return {slot.index for slot in slots if slot.gpu_uuid in uuids}
+
+
+def _cards(slots: Iterable[Slot], topology: Mapping[str, Any]) -> dict[int, set[str]]:
+    """By slot, the cards that the virtual functions among its NICs are of."""
+    card_of = {
+        fact.get("device"): fact["value"]
+        for fact in topology.get("facts", ())
+        if fact.get("name") == _CARD_OF_FUNCTION and fact.get("value")
+    }
+    found = {}
+    for slot in slots if card_of else ():
+        nics = (slot.devices.get("nic"), *slot.devices.get("extra_nics", ()))
+        found[slot.index] = {card_of[nic] for nic in nics if nic in card_of}
+    return found
+
+
 def links_take(node: Node) -> None:
-    """Bring the links of the node's layout to its last report; the caller saves both fields.
+    """Bring the links of the node's layout to its last report, of which GPUs nobody could read any,
+    and whose NICs are functions of one card; the caller saves both fields.
 
     All else of a layout is as the slots were approved. What was decided by other links is decided
     anew: the generation rises.
     """
-    slots = Slot.objects.filter(node=node, index__lt=node.slot_count)
-    links = _by_slot(slots.exclude(state=SlotState.RETIRED), node.topology)
-    layout = with_links(node.layout, links)
+    rows = Slot.objects.filter(node=node, index__lt=node.slot_count)
+    slots = list(rows.exclude(state=SlotState.RETIRED))
+    layout = with_cards(node.layout, _cards(slots, node.topology))
+    layout = with_untold(layout, _untold(slots, node.topology))
+    layout = with_links(layout, _by_slot(slots, node.topology))
     if layout != node.layout:
         node.layout, node.generation = layout, node.generation + 1
 

@@ -11,7 +11,13 @@ from django.core.management import call_command
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.protocol import CompleteRequest, TopologyReport, UuidSource
+from nodeagent.protocol import (
+    CompleteRequest,
+    DeviceMode,
+    Finding,
+    TopologyReport,
+    UuidSource,
+)
 from placement.domain.compared import FIRST_CHOICE, compared
 from placement.domain.fit import Place, Want, best_option, rank
 from placement.domain.links import linked, links_between, with_links
@@ -136,6 +142,37 @@ def test_isolation_stays_with_what_is_joined_by_any_way() -> None:
     assert len({domain for _, _, domain in groups(place.layout)}) == 1
 
 
+def test_a_bridge_that_was_put_on_after_approval_joins_what_it_links() -> None:
+    approved_as = "0.1.9.-|0.2.9.-|0.3..-|0.4..-|0.5..-"
+    assert neighbours(approved_as, 5) == (0b00011, 0b00011, 0b00100, 0b01000, 0b10000)
+    bridged = with_links(approved_as, {(0, 1): 4, (2, 3): 4})
+    assert neighbours(bridged, 5) == (0b00011, 0b00011, 0b01100, 0b01100, 0b10000)
+    # Over a GPU of the domain as well: whatever is joined by any way is one.
+    chained = with_links(approved_as, {(1, 2): 1, (2, 4): 1})
+    assert neighbours(chained, 5) == (0b10111, 0b10111, 0b10111, 0b01000, 0b10111)
+
+
+def without_nics(report: TopologyReport) -> TopologyReport:
+    """The same host, of which it is known that it has no NIC."""
+    slots = tuple(replace(slot, nic_mode=DeviceMode.NONE) for slot in report.slots)
+    return replace(report, slots=slots)
+
+
+@pytest.mark.parametrize("code", ["nvlink_unreadable", "nvlink_target_unknown"])
+def test_a_gpu_whose_links_could_not_be_read_may_share_them_with_any_other(code: str) -> None:
+    report = without_nics(mesh_report(4, {}, below=1, switched=dict.fromkeys(range(3), 18)))
+    assert [slot.nvlink_domain for slot in report.slots] == ["nvlink-0"] * 3 + [None]
+    alone = place_of(report)
+    assert neighbours(alone.layout, 4) == (0b0111, 0b0111, 0b0111, 0b1000)
+    found = (*report.findings, Finding(code, "not told", address(3)))
+    untold = place_of(replace(report, findings=found))
+    assert neighbours(untold.layout, 4) == (0b1111,) * 4
+    assert groups(untold.layout) == groups(alone.layout)
+    # Of one that was approved with a domain a moment without an answer changes nothing.
+    found = (*report.findings, Finding(code, "not told", address(1)))
+    assert place_of(replace(report, findings=found)).layout == alone.layout
+
+
 @given(st.integers(1, 9).flatmap(lambda n: st.tuples(st.just(n), st.data())))
 def test_links_are_read_as_they_were_written(drawn: tuple[int, st.DataObject]) -> None:
     count, data = drawn
@@ -212,6 +249,20 @@ def test_a_hosts_links_follow_its_last_report_and_outlive_the_way_back() -> None
     assert linked(again.layout) == found
     lay_out(again)
     assert again.layout == node.layout
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_tenant_that_shares_no_wiring_is_kept_from_a_gpu_whose_links_nobody_read() -> None:
+    a_catalogue()
+    report = without_nics(mesh_report(4, {}, below=1, switched=dict.fromkeys(range(3), 18)))
+    unread = (*report.findings, Finding("nvlink_unreadable", "nvml_unknown", address(3)))
+    host = approved(report, 1)
+    assert neighbours(discovered(host, report).layout, 4)[3] == 0b1000
+    now = discovered(host, replace(report, findings=unread))
+    assert neighbours(now.layout, 4)[3] == 0b1111
+    lay_out(now)
+    assert neighbours(now.layout, 4)[3] == 0b1111
+    assert neighbours(discovered(host, report).layout, 4)[3] == 0b1000
 
 
 def discovered(host: Host, report: TopologyReport) -> Node:

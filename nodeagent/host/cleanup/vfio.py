@@ -15,6 +15,7 @@ from nodeagent.host.cleanup.pci import PciBus
 from nodeagent.host.cleanup.steps import Before, Done, StepFailed
 from nodeagent.host.discovery.amd_card import VFIO
 from nodeagent.host.discovery.blocks import host_blocks, used
+from nodeagent.host.discovery.bus import parts_of
 from nodeagent.host.discovery.devices import host_interfaces, hosts_own
 from nodeagent.host.discovery.sysfs import Tree
 from nodeagent.host.runtime.owners import Owner
@@ -80,6 +81,7 @@ class VfioDevices:
         for slot in slots:
             self._refuse_the_hosts_own(slot)
             self._refuse_shared_group(self._addresses(slot))
+            self._refuse_divided(slot)
         amds = [gpu for gpu in map(self._gpu_address, slots) if self._amd.has(gpu)]
         with ExitStack() as held:
             if amds:
@@ -128,6 +130,22 @@ class VfioDevices:
                 raise StepFailed(
                     f"{address} shares its IOMMU group with {', '.join(beside)}, which the slot "
                     "does not have: it cannot be given away alone"
+                )
+
+    def _refuse_divided(self, slot: SlotDevices) -> None:
+        """Parts of a device end with its driver, and some machine may have one. Raises StepFailed.
+
+        A NIC's virtual functions are the host's own to end, but for those that VFIO has.
+        """
+        tree, gpu = Tree(self._root), self._gpu_address(slot)
+        for address in (gpu, *self._nics(slot)):
+            parts = parts_of(tree, self._bus.folder(address))
+            if address != gpu:
+                parts = tuple(one for one in parts if self._bus.driver(one) == VFIO)
+            if parts:
+                raise StepFailed(
+                    f"{address} is not given away: it is divided into {', '.join(parts)}, which "
+                    "end with it; end what uses them and remove them first"
                 )
 
     def look(self) -> None:

@@ -13,12 +13,20 @@ from pathlib import Path
 
 from nodeagent.host.discovery.amd_card import add_cleanable
 from nodeagent.host.discovery.blocks import first_mounts, host_blocks
-from nodeagent.host.discovery.bus import PciDevice, group_fact, read_bus, serials, with_serials
+from nodeagent.host.discovery.bus import (
+    PciDevice,
+    group_fact,
+    parts_of,
+    read_bus,
+    serials,
+    with_serials,
+)
 from nodeagent.host.discovery.devices import (
     HostInterfaces,
     host_interfaces,
     read_nic,
     read_nvme,
+    silicon_of,
 )
 from nodeagent.host.discovery.gpus import Libraries, add_gpus, ask_libraries
 from nodeagent.host.discovery.handing import AS_FOUND, Handing
@@ -32,8 +40,8 @@ from nodeagent.host.nvml import Nvml
 from nodeagent.host.nvml.library import NOBODY
 from nodeagent.protocol import Nic, Nvme, NvSwitch
 from nodeagent.topology.model import Draft, Topology, collapse_switches
-from nodeagent.topology.nvlink import resolve_links
-from nodeagent.topology.pci import NVIDIA, DeviceKind, address_key
+from nodeagent.topology.nvlink import components, resolve_links
+from nodeagent.topology.pci import NVIDIA, DeviceKind, address_key, card_of
 
 __all__ = [
     "AskRoot",
@@ -106,8 +114,10 @@ class _Discovery:
         else:
             host["nvml"] = present(f"{len(self.said.nvml)} GPUs")
         gpu_facts, links = add_gpus(self.draft, self.bus, self.said, self.memory)
+        self._find_divided()
         self.facts |= gpu_facts
         self._add_others()
+        self._join_cards()
         self._add_bridges()
         self._place_on_the_only_node()
         resolve_links(self.draft, links)
@@ -129,6 +139,11 @@ class _Discovery:
             self.draft.find("mounts_unknown", f"no disk is given away: {blocks.unreadable}")
         if host.unlisted:
             self.draft.find("routes_unknown", f"no NIC that is up is given away: {host.unlisted}")
+        if host.none and not self.handing.keep:
+            detail = (
+                "no default route: which NIC the host lives by is not known; name it (agent.keep)"
+            )
+            self.draft.find("host_nic_unknown", detail)
         for device in sorted(self.bus.values(), key=lambda one: address_key(one.address)):
             if device.physical is not None and device.address not in self.draft.apart:
                 # A virtual function is a part of its card and is named there.
@@ -178,6 +193,28 @@ class _Discovery:
     def _reserve(self, code: str, detail: str, device: Nic | Nvme) -> None:
         if device.reserved:
             self.draft.find(code, f"{detail}; it stays with the host", device.id)
+
+    def _find_divided(self) -> None:
+        for address in (gpu.pci for gpu in self.draft.gpus if gpu.pci in self.bus):
+            parts = parts_of(self.tree, self.bus[str(address)].path)
+            if parts:
+                detail = f"divided for virtual machines: {', '.join(parts)}; it goes to none whole"
+                self.draft.find("gpu_divided", detail, address)
+
+    def _join_cards(self) -> None:
+        """Cards that are on the bus at several addresses are one, and given away as one."""
+        names = [nic.id for nic in self.draft.nics] + [nvme.id for nvme in self.draft.nvmes]
+        own = [device for name in names if (device := self.bus[name]).physical is None]
+        said = {one.address: set(silicon_of(self.tree, one)) for one in own}
+        parts = components((card_of(pci), mark) for pci, marks in said.items() for mark in marks)
+        cards: dict[str, list[str]] = {}
+        for address in sorted((pci for pci in said if card_of(pci) in parts), key=address_key):
+            cards.setdefault(parts[card_of(address)], []).append(address)
+        for addresses in cards.values():
+            if len({card_of(one) for one in addresses}) > 1:
+                self.draft.joined |= {card_of(one): card_of(addresses[0]) for one in addresses}
+                detail = f"{', '.join(addresses)} are one device, and are given away together"
+                self.draft.find("device_at_several_addresses", detail, addresses[0])
 
     def _add_bridges(self) -> None:
         """Bridges above the devices, and only those under which devices meet."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
-from nodeagent.host.facts import Fact, present, unknown
+from nodeagent.host.facts import Fact, absent, present, unknown
 from nodeagent.host.nvml.device import bounded, plain_text, uuid_in
 from nodeagent.topology.pci import normal_address
 
@@ -107,8 +107,16 @@ def _read(library: Any, handle: Any) -> AmdGpu | None:
         uuid=uuid_in(ask(lambda: library.amdsmi_get_gpu_device_uuid(handle))),
         name=plain_text(ask(lambda: library.amdsmi_get_gpu_asic_info(handle)["market_name"])),
         memory_bytes=bounded(memory, 1, _MOST_MEMORY),
-        hive=plain_text(ask(lambda: library.amdsmi_get_xgmi_info(handle)["xgmi_hive_id"])),
+        hive=_hive(ask(lambda: library.amdsmi_get_xgmi_info(handle)["xgmi_hive_id"])),
     )
+
+
+def _hive(told: Fact[Any]) -> Fact[str]:
+    """The hive's number as the library writes it; zero is a card that is in none."""
+    digits = "" if told.value is None else str(told.value).strip().lower()
+    if digits and not digits.removeprefix("0x").strip("0"):
+        return absent("no_hive")
+    return plain_text(told)
 
 
 def _peers(

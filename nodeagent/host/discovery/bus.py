@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -75,6 +76,15 @@ def with_serials(bus: Mapping[str, PciDevice], ask_root: AskRoot) -> dict[str, P
         else device
         for address, device in bus.items()
     }
+
+
+def parts_of(tree: Tree, path: Path) -> tuple[str, ...]:
+    """Into what a device is divided: its virtual functions, and mediated devices by their UUID.
+
+    All of them end with the driver that made them, whoever has one.
+    """
+    made = (name for name in tree.names(path) if os.path.lexists(path / name / "mdev_type"))
+    return (*_virtual(tree, path), *made)
 
 
 def group_fact(bus: Mapping[str, PciDevice], address: str) -> Fact[object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,16 +23,22 @@ _DEFAULT_ROUTE = "00000000"
 # IPv4 and IPv6 routing tables of the kernel, and which column holds the interface's name. A long
 # one is cut: whole lists come from the kernel itself (`_asked`).
 _ROUTES = (("proc/net/route", 0, 1), ("proc/net/ipv6_route", 9, 0))
+_OPEN_VSWITCH = "ovs-system"
 _MOST_SPEED = 10**9
+_MOST_NAME = 300
 _UP = 0x1
 
 
 @dataclass(frozen=True)
 class HostInterfaces:
-    """Interfaces that the host cannot lose. unlisted: why there may be more, '' where not."""
+    """Interfaces that the host cannot lose. unlisted: why there may be more, '' where not.
+
+    none: its routes were listed, and none of them is a default one.
+    """
 
     names: frozenset[str]
     unlisted: str = ""
+    none: bool = False
 
 
 def read_nic(tree: Tree, device: PciDevice, host: HostInterfaces) -> tuple[Nic, Facts]:
@@ -101,6 +108,27 @@ def read_nvme(tree: Tree, device: PciDevice, host: HostBlocks) -> tuple[Nvme, Fa
     return nvme, facts
 
 
+def silicon_of(tree: Tree, device: PciDevice) -> Iterator[str]:
+    """What all functions of one device say alike, wherever on the bus they are.
+
+    A NIC with a link to each socket is there twice, and so is a disk with two ports: each part
+    reaches the same network, or the same data, as the other. From its ninth function on a card has
+    more numbers than one (PCI Express base specification, alternative routing-ID interpretation):
+    then it has its bus to itself.
+    """
+    if tree.text(device.path / "ari_enabled").value == "1":
+        yield f"bus {device.address.rpartition(':')[0]}"
+    for name in tree.names(device.path / "infiniband"):
+        guid = tree.text(device.path / "infiniband" / name / "sys_image_guid").value or ""
+        if guid.strip("0:"):
+            yield f"guid {guid}"[:_MOST_NAME]
+    for name in tree.names(device.path / "nvme"):
+        # The kernel itself takes controllers that say one name for one disk, or refuses them.
+        told = tree.text(device.path / "nvme" / name / "subsysnqn").value or ""
+        if told:
+            yield f"nqn {told}"[:_MOST_NAME]
+
+
 def hosts_own(tree: Tree, device: Path, host: HostInterfaces) -> AbstractSet[str]:
     """The interfaces of a device that stay with the host.
 
@@ -133,24 +161,47 @@ def interfaces_of(tree: Tree, device: Path, *, functions: bool = False) -> list[
 def host_interfaces(tree: Tree) -> HostInterfaces:
     """Interfaces that the host cannot lose: those on its default routes, and what carries them."""
     routed, unlisted = _asked(tree)
+    listed = tree.root == Path("/")
     for place, name_at, target_at in _ROUTES:
         table = tree.text(tree.path(place))
         if table.value is None and table.reason != "no_file":
             unlisted = unlisted or f"{place}: {table.reason}"
+        listed = listed or table.value is not None
         for line in (table.value or "").splitlines():
             words = line.split()
             if len(words) > max(name_at, target_at) and _is_default(words, target_at):
                 routed.add(words[name_at])
     routed.discard("lo")
-    pending = list(routed)
+    none = listed and not routed and not unlisted
+    pending = sorted(routed)
     while pending:
         # A bridge, bond or VLAN is carried by others, and these perhaps by others again.
-        for name in tree.names(tree.path("sys/class/net", pending.pop())):
-            lower = name.removeprefix("lower_")
-            if lower != name and lower not in routed:
-                routed.add(lower)
-                pending.append(lower)
-    return HostInterfaces(frozenset(routed), unlisted)
+        name = pending.pop()
+        lower = _carriers(tree, name)
+        if not lower:
+            unlisted = unlisted or f"what carries {name} is not told"
+        for one in lower or ():
+            if one not in routed:
+                routed.add(one)
+                pending.append(one)
+    return HostInterfaces(frozenset(routed), unlisted, none)
+
+
+def _carriers(tree: Tree, interface: str) -> tuple[str, ...]:
+    """What an interface is carried by: itself, where it is a device's; nothing where unknown.
+
+    A tunnel goes over whatever leads to its far end, and no link in sysfs says so. Nor does one of
+    an Open vSwitch bridge's: all bridges are ports of one switch, whose links are at its own name.
+    """
+    place = tree.path("sys/class/net", interface)
+    names = tree.names(place)
+    lower = tuple(name.removeprefix("lower_") for name in names if name.startswith("lower_"))
+    if lower or not names or "device" in names:
+        return lower or (interface,)
+    switched = tree.names(tree.path("sys/class/net", _OPEN_VSWITCH))
+    ports = tuple(name.removeprefix("lower_") for name in switched if name.startswith("lower_"))
+    kind = tree.text(place / "uevent").value or ""
+    return () if "tun_flags" in names or "DEVTYPE=" in kind else ports
 
 
 def _asked(tree: Tree) -> tuple[set[str], str]:

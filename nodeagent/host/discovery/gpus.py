@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nodeagent.host.discovery.amd import AmdReading, read_amd
+from nodeagent.host.discovery.amd import AmdGpu, AmdReading, read_amd
 from nodeagent.host.discovery.bus import PciDevice, group_fact
 from nodeagent.host.discovery.machine import Facts
 from nodeagent.host.discovery.memory import GpuMemory, KnownGpu, marks_of
@@ -17,7 +17,7 @@ from nodeagent.host.nvml import GpuRecord, Nvml, NvmlUnavailable, read_gpus
 from nodeagent.host.nvml.device import LINK_CPU, LINK_SWITCH
 from nodeagent.host.nvml.fabric import NOT_READY
 from nodeagent.host.nvml.fabric import on_the_wire as fabric_on_the_wire
-from nodeagent.protocol import Gpu, GpuFabric, UuidSource
+from nodeagent.protocol import Gpu, GpuFabric, Presence, UuidSource
 from nodeagent.topology.model import Draft
 from nodeagent.topology.nvlink import CPU_CLASS, NVSWITCH_CLASS, RawLink
 from nodeagent.topology.pci import AMD, NVIDIA, DeviceKind, address_key
@@ -25,6 +25,7 @@ from nodeagent.topology.pci import AMD, NVIDIA, DeviceKind, address_key
 # Where no daemon keeps GPUs initialised, a driver takes a second or two for each, in one call or in
 # several. A discovery waits for as long as calls come back; a look must not keep its host silent.
 REPLACED = "gpu_serial_changed"
+LINKS_UNTOLD = "nvlink_unreadable"
 _BY_LIBRARY = frozenset({UuidSource.NVML, UuidSource.AMDSMI})
 _READ_CALL_S = 60.0
 _LOOK_CALL_S, _MOST_LOOK_S = 15.0, 20.0
@@ -103,6 +104,7 @@ def add_gpus(
     doubled = _doubled(draft, said)
     facts: dict[str, Facts] = {}
     links: dict[str, list[RawLink]] = {}
+    untold: dict[str, str] = {}
     fresh: list[KnownGpu] = []
     places = [one for one in bus.values() if one.kind is DeviceKind.GPU and one.physical is None]
     for device in sorted(places, key=lambda one: address_key(one.address)):
@@ -126,6 +128,7 @@ def add_gpus(
             links[device.address] = [
                 RawLink(device.address, peer, None, None) for peer in amd.peers
             ]
+        untold |= _untold(device.address, record, amd)
         if who.source in _BY_LIBRARY and who.uuid.value is not None:
             told = who.model.value, who.memory_bytes.value
             fresh.append(KnownGpu(device.address, who.uuid.value, marks_of(device), *told))
@@ -142,24 +145,39 @@ def add_gpus(
         _put(draft, address, known, None, None, fabric_on_the_wire(record.fabric))
         facts[address] = {name: _plain(fact) for name, fact in record.facts.items()}
         links[address] = _links(address, record)
+        untold |= _untold(address, record, None)
     if memory is not None:
-        _recall_links(places, links, said, memory)
-        memory.keep(fresh, links)
+        _recall_links(places, links, untold, said, memory)
+        # What could not be read now takes nothing back that was read before.
+        read = {pci: found for pci, found in links.items() if found or pci not in untold}
+        memory.keep(fresh, read)
+    for address, reason in untold.items():
+        if not links.get(address):
+            # Without a word it would be one that is known to be linked with nobody.
+            detail = f"which GPUs it is linked with cannot be read: {reason}"
+            draft.find(LINKS_UNTOLD, detail, address)
     return facts, [link for found in links.values() for link in found]
 
 
 def _recall_links(
     places: Sequence[PciDevice],
     links: dict[str, list[RawLink]],
+    untold: dict[str, str],
     said: Libraries,
     memory: GpuMemory,
 ) -> None:
-    """Add the links of GPUs that machines hold now, and those of others to them: they are down."""
-    seen = named_by_library(said)
+    """Add the links of GPUs that machines hold now, and those of others to them: they are down.
+
+    untold: GPUs whose links cannot be read, and why; one that nobody remembers joins them.
+    """
+    seen = named_by_library(said) - untold.keys()
     for device in places:
-        known = memory.links(device)
+        kept = memory.links(device)
+        known = kept or []
         if device.address not in seen:
-            links.setdefault(device.address, known)
+            links[device.address] = links.get(device.address) or known
+            if kept is None and memory.recall(device) is not None:
+                untold.setdefault(device.address, "not_remembered")
             continue
         mine = links.setdefault(device.address, [])
         told = {link.target for link in mine}
@@ -285,6 +303,22 @@ def _links(address: str, record: GpuRecord) -> list[RawLink]:
         for link in record.links
         if link.active.value
     ]
+
+
+def _untold(address: str, record: GpuRecord | None, amd: AmdGpu | None) -> dict[str, str]:
+    """Why it is not known whether the GPU has links, by its address; empty where it is."""
+    reason = ""
+    if record is not None:
+        told = [link.active for link in record.links]
+        if any(active.value for active in told):
+            return {}
+        reason = next((active.reason for active in told if active.value is None), "")
+        if record.facts["mig_mode"].value == "enabled":
+            # Divided, it uses none of its links; a machine gets it undivided.
+            reason = reason or "mig_enabled"
+    elif amd is not None and amd.hive.presence is Presence.UNKNOWN:
+        reason = amd.hive.reason
+    return {address: reason} if reason else {}
 
 
 def _find_trouble(draft: Draft, device: PciDevice, record: GpuRecord | None, who: Identity) -> None:

@@ -57,19 +57,22 @@ class GpuMemory:
             return None
         return None if _fits(known.marks, device) else known
 
-    def links(self, device: PciDevice) -> list[RawLink]:
-        """The links that the card at this address had; none when another card is there."""
+    def links(self, device: PciDevice) -> list[RawLink] | None:
+        """The links that the card at this address had; None where they were never read of it."""
         found = self._links.get(device.address)
         if found is None or not _fits(found["marks"], device):
-            return []
+            return None
         return [RawLink(device.address, *link) for link in found["links"]]
 
     def keep(self, gpus: Iterable[KnownGpu], links: Mapping[str, Sequence[RawLink]]) -> None:
-        """Remember what was just read; a UUID is at one address only. links: by address."""
+        """Remember what was just read; a UUID is at one address only.
+
+        links: by address; where a GPU has no entry, what was known of its links stays.
+        """
         if not self._keeps:
             return
         fresh = [self._with_serial(gpu) for gpu in gpus]
-        self._keep_links({gpu.pci: (gpu.marks, links.get(gpu.pci, ())) for gpu in fresh})
+        self._keep_links({g.pci: (g.marks, links[g.pci]) for g in fresh if g.pci in links})
         uuids = {gpu.uuid for gpu in fresh}
         known = {pci: old for pci, old in self._known.items() if old.uuid not in uuids}
         known |= {gpu.pci: gpu for gpu in fresh}

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 _GET_ROUTE, _ROUTE, _DONE, _ERROR = 26, 24, 3, 2
 _REQUEST_DUMP, _INTERRUPTED = 0x301, 0x10
 _UNICAST = 1
-_OIF, _MULTIPATH = 4, 9
+_OIF, _MULTIPATH, _NEXT_HOP = 4, 9, 30
 _HEADER = struct.Struct("=IHHII")
 _ROUTE_HEADER = struct.Struct("=BBBBBBBBI")
 _ATTRIBUTE = struct.Struct("=HH")
@@ -77,7 +77,11 @@ def messages_in(part: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def hops_of_default(message: bytes) -> set[int]:
-    """The interfaces of a route to everywhere; none of any other route."""
+    """The interfaces of a route to everywhere; none of any other route.
+
+    Raises OSError where it only names an object of its ways, as kernels do whose
+    net.ipv4.nexthop_compat_mode is off: over which interfaces that leads is not in the list.
+    """
     if len(message) < _ROUTE_HEADER.size:
         return set()
     fields = _ROUTE_HEADER.unpack_from(message)
@@ -85,11 +89,15 @@ def hops_of_default(message: bytes) -> set[int]:
     if length or kind != _UNICAST:
         return set()
     found: set[int] = set()
+    named = False
     for number, value in _attributes(message[_ROUTE_HEADER.size :]):
         if number == _OIF and len(value) == 4:
             found.add(struct.unpack("=I", value)[0])
         elif number == _MULTIPATH:
             found |= _hops(value)
+        named = named or number == _NEXT_HOP
+    if named and not found:
+        raise OSError("the kernel names a default route's ways by an object's number alone")
     return found
 
 

@@ -11,10 +11,11 @@ import pytest
 from nodeagent.host.assemble import clean_here
 from nodeagent.host.cleanup.steps import Before, StepFailed
 from nodeagent.host.config import HostConfig, Tools
+from nodeagent.host.discovery import discover
 from nodeagent.host.nvml import Nvml
 from nodeagent.protocol import CleanupStep
 from tests.nodeagent.host_facts.fake import FakeNvml, uuid_of
-from tests.nodeagent.host_facts.test_host_cleanup import CARD, DRIVERS, Host
+from tests.nodeagent.host_facts.test_host_cleanup import CARD, DRIVERS, NIC, Host
 from tests.nodeagent.host_facts.trees import NVIDIA, TreeBuilder
 
 SOUND = "0000:1a:00.1"
@@ -226,3 +227,51 @@ def test_a_card_that_knows_no_mig_is_uncut(host: Host, fake: FakeNvml) -> None:
     fake.change({"gpu.*.mig": None})
     told = {"action": "gpu_error_free", "slot": host.slot.to_json()}
     assert "none fatal" in clean_here(a_cleaning_system(host), told).detail
+
+
+def divide(host: Host, card: str, number: int, driver: str) -> str:
+    """Makes a virtual function of a card, which this driver takes."""
+    address = f"{card[:-1]}{number}"
+    tree = TreeBuilder(host.root)
+    part = tree.device(address, "0x030200", NVIDIA, group=40 + number, driver=driver)
+    (part / "physfn").symlink_to(f"../{card}")
+    (host.bus.folder(card).resolve() / f"virtfn{number}").symlink_to(f"../{address}")
+    return address
+
+
+def divided(host: Host, nvml: Nvml) -> list[str | None]:
+    """The GPUs that a discovery finds divided."""
+    found = discover(host.root, nvml).findings
+    return [one.device for one in found if one.code == "gpu_divided"]
+
+
+def test_a_gpu_that_is_divided_for_other_machines_goes_to_none_whole(
+    host: Host, nvml: Nvml
+) -> None:
+    assert divided(host, nvml) == []
+    part = divide(host, CARD, 4, "nvidia")
+    assert divided(host, nvml) == [CARD]
+    with pytest.raises(StepFailed, match=f"{CARD} is not given away: it is divided into {part}"):
+        host.devices.attach([host.slot], None)
+    assert {one: host.bus.driver(one) for one in DRIVERS} == DRIVERS
+    (host.bus.folder(CARD) / "virtfn4").unlink()
+    mediated = host.bus.folder(CARD) / "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001"
+    mediated.mkdir()
+    (mediated / "mdev_type").symlink_to("../mdev_supported_types/nvidia-222")
+    assert divided(host, nvml) == [CARD]
+    with pytest.raises(StepFailed, match="is divided into 83b8f4f2"):
+        host.devices.attach([host.slot], None)
+    shutil.rmtree(mediated)
+    host.devices.attach([host.slot], None)
+    assert host.bus.driver(CARD) == "vfio-pci"
+
+
+def test_a_nic_of_which_a_machine_has_a_virtual_function_is_not_taken_from_it(host: Host) -> None:
+    divide(host, NIC, 2, "mlx5_core")
+    part = divide(host, NIC, 3, "vfio-pci")
+    with pytest.raises(StepFailed, match=f"{NIC} is not given away: it is divided into {part},"):
+        host.devices.attach([host.slot], None)
+    assert {one: host.bus.driver(one) for one in DRIVERS} == DRIVERS
+    host.kernel.bind(part, "mlx5_core")
+    host.devices.attach([host.slot], None)
+    assert host.bus.driver(NIC) == "vfio-pci"

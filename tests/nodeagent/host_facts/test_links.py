@@ -108,3 +108,97 @@ def test_amd_cards_one_hop_away_are_linked_and_a_silent_pair_leaves_that_unknown
     report = report_of(discover(host.root))
     assert joined(report) == []
     assert {gpu.nvlink_domain for gpu in report.gpus if gpu.pci in cards} == {"xgmi-0x1f"}
+
+
+def three_gpus(host: TreeBuilder, fake: FakeNvml) -> str:
+    """A third GPU on the host, all three joined through one NVSwitch; its address."""
+    third = "0000:1c:00.0"
+    host.device(third, trees.GPU, trees.NVIDIA, numa=0, driver="nvidia", serial=0xABC002)
+    fake.play(gpus=3).change({"gpu.*.link.0": "00000000:05:00.0 2"})
+    return third
+
+
+def untold(report: TopologyReport) -> list[str | None]:
+    """The GPUs of which nobody knows with which they are linked."""
+    return [one.device for one in report.findings if one.code == "nvlink_unreadable"]
+
+
+@pytest.mark.gcc
+@pytest.mark.parametrize("code", ["4", "10", "17", "27", "999"])
+def test_a_gpu_whose_links_cannot_be_read_is_not_taken_for_one_without(
+    host: TreeBuilder, fake: FakeNvml, nvml: Nvml, code: str
+) -> None:
+    third = three_gpus(host, fake)
+    assert untold(report_of(discover(host.root, nvml))) == []
+    fake.change({"error.2.nvmlDeviceGetNvLinkState": code})
+    report = report_of(discover(host.root, nvml))
+    assert [gpu.nvlink_domain for gpu in report.gpus] == ["nvlink-0", "nvlink-0", None]
+    assert untold(report) == [third]
+
+
+@pytest.mark.gcc
+def test_a_divided_gpu_whose_links_are_down_is_not_taken_for_one_without(
+    host: TreeBuilder, fake: FakeNvml, nvml: Nvml
+) -> None:
+    third = three_gpus(host, fake)
+    fake.change({"gpu.2.link.0": "down"})
+    assert untold(report_of(discover(host.root, nvml))) == []
+    fake.change({"gpu.2.mig": "1 1"})
+    assert untold(report_of(discover(host.root, nvml))) == [third]
+
+
+@pytest.mark.gcc
+def test_links_that_cannot_be_read_for_a_moment_are_those_of_before(
+    host: TreeBuilder, fake: FakeNvml, nvml: Nvml, tmp_path: Path
+) -> None:
+    path = tmp_path / "gpus.json"
+    three_gpus(host, fake)
+    before = report_of(discover(host.root, nvml, GpuMemory(path)))
+    fake.change({"error.2.nvmlDeviceGetNvLinkState": "999"})
+    for _ in range(2):
+        now = report_of(discover(host.root, nvml, GpuMemory(path)))
+        assert (joined(now), untold(now)) == (joined(before), [])
+    assert {gpu.nvlink_domain for gpu in now.gpus} == {"nvlink-0"}
+
+
+@pytest.mark.gcc
+def test_a_gpu_that_is_remembered_without_its_links_is_not_taken_for_one_without(
+    host: TreeBuilder, fake: FakeNvml, nvml: Nvml, tmp_path: Path
+) -> None:
+    third = three_gpus(host, fake)
+    discover(host.root, nvml, GpuMemory(tmp_path / "gpus.json"))
+    (tmp_path / "links.json").unlink()
+    host.rebind(third, "vfio-pci")
+    fake.change({"count": "2"})
+    assert untold(report_of(discover(host.root, nvml, GpuMemory(tmp_path / "gpus.json")))) == [
+        third
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "domain", "unknown"),
+    [
+        ("0x1f", "xgmi-0x1f", False),
+        ("0x0000000000000000", None, False),
+        (0, None, False),
+        ("N/A", None, True),
+        (None, None, True),
+    ],
+)
+def test_a_hive_of_zero_is_none_and_one_that_cannot_be_read_is_unknown(
+    host: TreeBuilder,
+    monkeypatch: pytest.MonkeyPatch,
+    told: object,
+    domain: str | None,
+    unknown: bool,
+) -> None:
+    cards = [f"0000:6{one}:00.0" for one in range(4)]
+    for address in cards:
+        host.device(address, "0x120000", trees.AMD, numa=0)
+    library = Xgmi().module()
+    library.amdsmi_get_xgmi_info = lambda one: {"xgmi_hive_id": told if one == 3 else "0x1f"}
+    monkeypatch.setitem(sys.modules, "amdsmi", library)
+    report = report_of(discover(host.root))
+    domains = [gpu.nvlink_domain for gpu in report.gpus if gpu.pci in cards]
+    assert domains == ["xgmi-0x1f"] * 3 + [domain]
+    assert untold(report) == ([cards[3]] if unknown else [])

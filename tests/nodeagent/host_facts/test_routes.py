@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.host.discovery import devices, discover, routes
+from nodeagent.host.discovery import Handing, devices, discover, routes
 from nodeagent.host.discovery.routes import (
     default_interfaces,
     hops_of_default,
@@ -21,7 +22,7 @@ from nodeagent.host.discovery.sysfs import Tree
 from tests.nodeagent.host_facts import trees
 from tests.nodeagent.host_facts.trees import TreeBuilder
 
-OIF, GATEWAY, TABLE, MULTIPATH, NESTED = 4, 5, 15, 9, 0x8000
+OIF, GATEWAY, TABLE, MULTIPATH, NEXT_HOP, NESTED = 4, 5, 15, 9, 30, 0x8000
 
 
 def attribute(number: int, value: bytes) -> bytes:
@@ -59,11 +60,21 @@ def test_the_ways_of_a_default_route_are_read(message: bytes, interfaces: set[in
     assert hops_of_default(message) == interfaces
 
 
+def test_a_default_route_that_only_names_an_object_of_its_ways_is_not_taken_for_none() -> None:
+    by_object = attribute(NEXT_HOP, struct.pack("=I", 3))
+    with pytest.raises(OSError, match="by an object's number alone"):
+        hops_of_default(route(by_object))
+    # Kernels write the ways beside it unless they are told not to.
+    assert hops_of_default(route(by_object, attribute(OIF, struct.pack("=I", 3)))) == {3}
+    assert hops_of_default(route(by_object, bits=24)) == set()
+
+
 @given(st.binary(max_size=400))
 def test_no_bytes_are_read_beyond_their_end_or_for_ever(raw: bytes) -> None:
     assert all(len(body) <= len(raw) for _, _, body in messages_in(raw))
     assert len(hops_of_default(raw)) <= len(raw)
-    assert len(hops_of_default(route(raw))) <= len(raw)
+    with contextlib.suppress(OSError):
+        assert len(hops_of_default(route(raw))) <= len(raw)
 
 
 def test_this_machines_kernel_answers_as_its_tables_say() -> None:
@@ -222,3 +233,59 @@ def test_a_nic_stays_with_the_host_that_lives_by_one_of_its_virtual_functions(
     assert [nic.reserved for nic in discover(tmp_path).nics] == [True]
     names = devices.host_interfaces(Tree(tmp_path))
     assert devices.hosts_own(Tree(tmp_path), card, names) == {"eth7"}
+
+
+def two_nics(root: Path, default: str) -> TreeBuilder:
+    """A host with eno1 and ens2f0, both up, whose default route is over this interface."""
+    tree = TreeBuilder(root)
+    tree.numa(0, "0-15")
+    tree.device("0000:1a:00.0", trees.GPU, trees.NVIDIA)
+    for address, name in (("0000:1b:00.0", "eno1"), ("0000:1c:00.0", "ens2f0")):
+        nic = tree.device(address, trees.ETHERNET, trees.MELLANOX)
+        tree.write(f"{nic.relative_to(root).as_posix()}/net/{name}/flags", "0x1003")
+        tree.link(f"sys/class/net/{name}/device", nic)
+    tree.write(f"sys/class/net/{default}/flags", "0x1003")
+    tree.write("proc/net/route", f"{default} 00000000 0101A8C0 0003 0 0 0 00000000 0 0 0")
+    return tree
+
+
+def test_the_port_of_an_open_vswitch_that_has_the_default_route_stays_with_the_host(
+    tmp_path: Path,
+) -> None:
+    tree = two_nics(tmp_path, "br-ex")
+    tree.write("sys/class/net/br-ex/uevent", "INTERFACE=br-ex\nIFINDEX=7")
+    tree.write("sys/class/net/ovs-system/lower_bond0", "")
+    tree.write("sys/class/net/bond0/lower_eno1", "")
+    report = discover(tmp_path)
+    assert [(nic.name, nic.reserved) for nic in report.nics] == [("eno1", True), ("ens2f0", False)]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [("uevent", "DEVTYPE=wireguard\nINTERFACE=way"), ("tun_flags", "0x1002"), ("iflink", "1")],
+)
+def test_where_the_default_route_is_over_a_tunnel_no_nic_that_is_up_is_given_away(
+    tmp_path: Path, file: str, content: str
+) -> None:
+    tree = two_nics(tmp_path, "way")
+    tree.write(f"sys/class/net/way/{file}", content)
+    if file != "iflink":
+        # A switch beside it says nothing of a tunnel.
+        tree.write("sys/class/net/ovs-system/lower_eno1", "")
+    report = discover(tmp_path)
+    assert [nic.reserved for nic in report.nics] == [True, True]
+    (said,) = [one.detail for one in report.findings if one.code == "routes_unknown"]
+    assert "what carries way is not told" in said
+
+
+def test_a_host_without_a_default_route_says_that_nobody_knows_by_which_nic_it_lives(
+    tmp_path: Path,
+) -> None:
+    tree = two_nics(tmp_path, "eno1")
+    assert "host_nic_unknown" not in {one.code for one in discover(tmp_path).findings}
+    # A closed network: the control plane is behind a router of its own.
+    tree.write("proc/net/route", "eno1 0000000A 0101A8C0 0003 0 0 0 000000FF 0 0 0")
+    assert "host_nic_unknown" in {one.code for one in discover(tmp_path).findings}
+    kept = discover(tmp_path, handing=Handing(keep=frozenset({"0000:1b:00.0"})))
+    assert [nic.reserved for nic in kept.nics] == [True, False]
+    assert "host_nic_unknown" not in {one.code for one in kept.findings}
