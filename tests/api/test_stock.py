@@ -116,8 +116,8 @@ def test_a_tenant_may_do_none_of_it(operator: Caller) -> None:
 def test_a_change_that_names_a_version_nobody_compares_is_not_made(operator: Caller) -> None:
     for method, path, body in (
         ("PUT", "/pools/default/title", {"title": "Other"}),
-        ("POST", "/pools/default/actions/retire", {"reason": "old"}),
-        ("DELETE", "/projects/none", None),
+        ("POST", "/nodes/host-1/actions/drain", {"reason": "old"}),
+        ("DELETE", "/pools/default", None),
     ):
         answer = operator.call(method, path, body, HTTP_IF_MATCH='"999"', HTTP_IDEMPOTENCY_KEY="k")
         assert answer.status_code == 400
