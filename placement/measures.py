@@ -20,6 +20,15 @@ ATTEMPTS: Final = on_the_spot.family(
         ("shape", "outcome", "reason"),
     )
 )
+CANDIDATES: Final = on_the_spot.family(
+    Family(
+        "gpuaas_placement_candidates",
+        "Hosts, or GPUs that are sold in parts, that one look for a place chose among: those with "
+        "room by the index, before the request's own terms; looks of plans are counted, too",
+        ("shape",),
+        (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0),
+    )
+)
 RECONCILE: Final = on_the_spot.family(
     Family(
         "gpuaas_reconcile_duration_seconds",

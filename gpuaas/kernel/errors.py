@@ -194,7 +194,7 @@ class OperationInProgress(ProductError):
     code = "operation_in_progress"
     status = 409
     title = "Another operation on this object is in progress"
-    unblock = "Wait for the running operation, or cancel it."
+    unblock = "Wait for the running operation, or end it: release what it makes."
     retryable = True
 
 

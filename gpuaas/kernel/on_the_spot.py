@@ -42,7 +42,7 @@ def count(of: Family, *labels: str, times: int = 1) -> None:
 
 
 def observe(of: Family, seconds: float, *labels: str) -> None:
-    """Keep how long something took; waits for nothing, never raises."""
+    """Keep how long something took, or how many it was; waits for nothing, never raises."""
     start = _BETWEEN.join((of.name, *labels, ""))
     counts.add(
         {

@@ -22,6 +22,7 @@ from placement.domain.reasons import KEPT, SIBLINGS
 from placement.domain.sets import NoPlan
 from placement.errors import SkuUnavailable
 from placement.measures import ATTEMPTS, LOST, PLACED, UNPLACED
+from placement.measures import CANDIDATES as SEEN
 from placement.services.bundle import Item, commit
 from placement.services.refusals import no_capacity, no_room_together
 from placement.services.search import nearest_to, one_locked, pages
@@ -137,6 +138,7 @@ def options_for(item: Item, where: Target, *, limit: int) -> list[Option]:
     if item.places is not None:
         options = rank(item.places, item.want, limit=limit, ahead=lookahead_of(where))
         if options or not item.places or item.want.tenant is None:
+            on_the_spot.observe(SEEN, len(item.places), item.authority.shape)
             return options
     return _options(item, where, {}, frozenset(), limit=limit)
 
@@ -377,13 +379,16 @@ def _options(
     item: Item, where: Target, gone: Gone, kept: frozenset[int], *, limit: int
 ) -> list[Option]:
     """The best options of the first page that has any, without what is gone and what is kept."""
-    outlook = lookahead_of(where)
+    outlook, seen = lookahead_of(where), 0
+    options: list[Option] = []
     for page in pages(where, item.want, outlook, at_once=CANDIDATES + len(gone) + len(kept)):
         places = [_left(place, gone) for place in page if place.num not in kept]
+        seen += len(places)
         options = rank(places, item.want, limit=limit, ahead=outlook)
         if options:
-            return options
-    return []
+            break
+    on_the_spot.observe(SEEN, seen, item.authority.shape)
+    return options
 
 
 def _plan(

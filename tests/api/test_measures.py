@@ -220,6 +220,8 @@ def test_attempts_of_placement_are_counted_by_what_came_of_them(acme: Caller, ho
     assert told("placement_attempts_total", outcome="placed", reason="", **slice_) == 1
     assert told("placement_attempts_total", **slice_, **full) == 1
     assert told("placement_attempts_total", **node) <= 1
+    assert told("placement_candidates_count", **slice_) >= 2
+    assert told("placement_candidates_sum", **slice_) == 1, "one host, and none when it was full"
 
 
 def test_a_comparison_of_all_hosts_is_timed(acme: Caller) -> None:
