@@ -1,8 +1,8 @@
 """What is measured, under which name, and into which classes does a duration fall?
 
 A family is a counter, or a histogram with fixed bounds, of seconds or of how many. What is kept of
-a series is whole numbers: how many, millionths in all, and how many in each class. To change the bounds of a
-family means another name: the counts that are kept would speak of the old ones.
+a series is whole numbers: how many, millionths in all, and how many in each class. To change the
+bounds of a family means another name: the counts that are kept would speak of the old ones.
 """
 
 from __future__ import annotations
