@@ -22,13 +22,14 @@ from rest_framework.views import APIView
 
 from gpuaas.api import conditional, errors, idempotent, limits, problems
 from gpuaas.api.middleware import request_id_of
+from gpuaas.api.shown import version_shown
 from gpuaas.kernel.actor import Actor
 from gpuaas.kernel.errors import ProductError
 from gpuaas.kernel.scope import tenant_scope
 from gpuaas.proxies import counted_as
 
 CHANGES = frozenset({"POST", "PUT", "DELETE"})
-"""Changes that may ignore versions; a PATCH always heeds one."""
+"""Changes that need not name a version; a PATCH has to, and compares it itself."""
 REMEMBERED = frozenset({"POST", "PUT", "PATCH"})
 """A change by If-Match whose answer was lost would, repeated, be told that it came too late."""
 
@@ -61,7 +62,8 @@ class ProductView(APIView):
     remembers: ClassVar[bool] = True
     """Whether answers to a POST are kept for repeats. Not where the answer holds a secret."""
     heeds_version: ClassVar[bool] = False
-    """Whether a POST or PUT here may name the version that it means, by If-Match."""
+    """Whether the handler compares the version that If-Match names itself, under its own locks.
+    Every PATCH does."""
 
     also_fails: ClassVar[tuple[int, ...]] = ()
     """Statuses of problems here that the kind of address does not let one expect."""
@@ -132,8 +134,6 @@ class ProductView(APIView):
             raise
         self.spend(request)
         self.check_permissions(request)
-        if request.method in CHANGES and not self.heeds_version:
-            conditional.refuse_unheeded(request)
 
     def perform_authentication(self, request: Request) -> None:
         """Touch the identity, so that a bad one is told before anything else is."""
@@ -170,11 +170,27 @@ class ProductView(APIView):
         self, handler: Callable[..., HttpResponseBase], request: Request, *args: Any, **kwargs: Any
     ) -> HttpResponseBase:
         try:
+            self.heed_version(request)
             return handler(request, *args, **kwargs)
         except ProductError as refusal:
             if not refusal.keep:
                 raise
             return problems.response_for(refusal, request)
+
+    def heed_version(self, request: Request) -> None:
+        """Compare the version that a change names with what is shown at its address, unless the
+        handler does it itself. Raises PreconditionFailed, and InvalidRequest where there is none.
+        """
+        if (
+            request.method not in CHANGES
+            or self.heeds_version
+            or not conditional.names_version(request)
+        ):
+            return
+        version = version_shown(request)
+        if version is None:
+            conditional.refuse_unheeded()
+        conditional.require_version(request, version)
 
     @contextmanager
     def scope(self) -> Iterator[None]:

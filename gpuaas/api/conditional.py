@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any
+from typing import Any, NoReturn
 
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
@@ -84,13 +84,23 @@ def heed_version(request: Request, version: int) -> int | None:
     return version_met(request, version) if request.headers.get("If-Match") else None
 
 
-def refuse_unheeded(request: Request) -> None:
-    """Raises InvalidRequest when a change names a version where nobody would look at it: carried
-    out all the same, it would undo what the caller meant to keep."""
-    given = request.headers.get("If-Match", "").strip()
-    if given and given != "*":
-        raise InvalidRequest(
-            "If-Match is not heeded at this address: nothing was done. Leave it out to go on "
-            "whatever was changed since you read.",
-            errors=(FieldError("/If-Match", "not_heeded", "no version is compared here"),),
-        )
+def version_in(tag: str) -> int | None:
+    """The version that a tag of ours names; None of any other."""
+    ours = _OURS.fullmatch(weakened(tag))
+    return int(ours[1]) if ours else None
+
+
+def names_version(request: Request) -> bool:
+    """Whether If-Match names versions, and not just any. Raises InvalidRequest when it is no list
+    of tags."""
+    return bool(request.headers.get("If-Match", "").strip()) and versions_asked(request) is not None
+
+
+def refuse_unheeded() -> NoReturn:
+    """Raises InvalidRequest: a change that names a version of what has none would, carried out all
+    the same, undo what the caller meant to keep."""
+    raise InvalidRequest(
+        "If-Match is not heeded at this address: nothing was done. Leave it out to go on whatever "
+        "was changed since you read.",
+        errors=(FieldError("/If-Match", "not_heeded", "what is shown here has no version"),),
+    )

@@ -12,7 +12,7 @@ from drf_spectacular.renderers import OpenApiYamlRenderer
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.serializers import Serializer
 
-from gpuaas.api.base import REMEMBERED, ProductView
+from gpuaas.api.base import CHANGES, REMEMBERED, ProductView
 from gpuaas.api.middleware import HEADER as REQUEST_ID_HEADER
 from gpuaas.api.permissions import Rule, rule_of
 from gpuaas.api.routes import view_routes
@@ -122,7 +122,7 @@ class Schema(AutoSchema):
                     description="The ETag that was read.",
                 )
             )
-        if self.method in {"POST", "PUT"} and self.view.heeds_version:
+        if self.method in CHANGES and "{" in self.path:
             found.append(
                 OpenApiParameter(
                     "If-Match",
@@ -170,7 +170,7 @@ class Schema(AutoSchema):
             found.append(422)
         if self.method == "PATCH":
             found += [412, 428]
-        if self.method in {"POST", "PUT"} and self.view.heeds_version:
+        if self.method in CHANGES and "{" in self.path:
             found.append(412)
         return found
 

@@ -113,15 +113,43 @@ def test_a_tenant_may_do_none_of_it(operator: Caller) -> None:
     assert operator.get("/skus/h100.slice").json()["title"] == "h100.slice"
 
 
-def test_a_change_that_names_a_version_nobody_compares_is_not_made(operator: Caller) -> None:
+def test_a_change_that_names_a_version_of_what_has_none_is_not_made(operator: Caller) -> None:
     for method, path, body in (
         ("PUT", "/pools/default/title", {"title": "Other"}),
-        ("POST", "/nodes/host-1/actions/drain", {"reason": "old"}),
         ("DELETE", "/pools/default", None),
     ):
-        answer = operator.call(method, path, body, HTTP_IF_MATCH='"999"', HTTP_IDEMPOTENCY_KEY="k")
+        answer = operator.call(method, path, body, HTTP_IF_MATCH='"999"')
         assert answer.status_code == 400
-        assert ("/If-Match", "not_heeded") in faults(answer.json())
+        assert faults(answer.json()) == [("/If-Match", "not_heeded")]
     assert operator.call("PUT", "/pools/default/title", {"title": "Other"}).status_code == 200
     answer = operator.call("PUT", "/pools/default/title", {"title": "X"}, HTTP_IF_MATCH="*")
     assert answer.status_code == 200
+
+
+def test_a_change_that_names_another_version_than_is_shown_above_it_is_not_made(
+    operator: Caller,
+) -> None:
+    drain = "/nodes/host-1/actions/drain"
+    tag = operator.get("/nodes/host-1")["ETag"]
+    late = operator.post(drain, {"reason": "old"}, HTTP_IF_MATCH='"999"')
+    assert (late.status_code, late.json()["code"]) == (412, "stale_resource_version")
+    for wrong in ("999", "garbage"):
+        assert operator.post(drain, {"reason": "old"}, HTTP_IF_MATCH=wrong).status_code == 400
+    assert operator.get("/nodes/host-1").json()["drains"] == []
+    assert operator.post(drain, {"reason": "old"}, HTTP_IF_MATCH=tag).status_code == 200
+    gone = operator.post("/nodes/none/actions/drain", {"reason": "old"}, HTTP_IF_MATCH=tag)
+    assert gone.status_code == 404
+
+
+def test_the_repeat_of_a_change_by_its_key_is_answered_though_the_version_went_on(
+    operator: Caller,
+) -> None:
+    tag = operator.get("/skus/h100.slice")["ETag"]
+    asked = {"title": "Another", "reason": "clearer"}
+    named = {"HTTP_IF_MATCH": tag, "HTTP_IDEMPOTENCY_KEY": "one"}
+    first = operator.call("PUT", "/skus/h100.slice/title", asked, **named)
+    again = operator.call("PUT", "/skus/h100.slice/title", asked, **named)
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert operator.get("/skus/h100.slice")["ETag"] != tag
+    late = operator.call("PUT", "/skus/h100.slice/title", asked, HTTP_IF_MATCH=tag)
+    assert late.status_code == 412

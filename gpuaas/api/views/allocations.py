@@ -197,7 +197,8 @@ class ProjectAllocations(TenantView):
         self, handler: Callable[..., HttpResponseBase], request: Request, *args: Any, **kwargs: Any
     ) -> HttpResponseBase:
         """An order that nothing stands against is one statement; all else goes the long way."""
-        if request.method == "POST" and not request._request.META.get("QUERY_STRING"):
+        meta = request._request.META
+        if request.method == "POST" and not (meta.get("QUERY_STRING") or "HTTP_IF_MATCH" in meta):
             at_once = self._at_once(request, kwargs["project"])
             if at_once is not None:
                 return at_once
