@@ -128,7 +128,10 @@ def test_a_host_whose_agent_was_restarted_stays_closed_until_its_load_is_over(
 def waits_for_a_lock() -> bool:
     """Whether somebody waits for what this transaction has."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock')"
+        )
         (waits,) = cursor.fetchone()
     return bool(waits)
 
