@@ -18,11 +18,16 @@ from tenants import shelf
 PART = system("workloads")
 
 
+def _allocation_of(event: Event) -> Allocation | None:
+    """The allocation that an event is about, with its node and pool; None when it is gone."""
+    if event.subject_id is None:
+        return None
+    return Allocation.objects.select_related("node__pool").filter(pk=event.subject_id).first()
+
+
 def capacity_freed(event: Event) -> None:
     """Somebody may have waited for what an allocation gave back, or moved to it in vain."""
-    if event.subject_id is None:
-        return
-    row = Allocation.objects.select_related("node__pool").filter(pk=event.subject_id).first()
+    row = _allocation_of(event)
     if row is None:
         return
     if row.workload_id is not None:
@@ -36,9 +41,7 @@ def capacity_freed(event: Event) -> None:
 
 def capacity_active(event: Event) -> None:
     """A workload that moves gives up its old places when the new ones work."""
-    if event.subject_id is None:
-        return
-    row = Allocation.objects.select_related("node").filter(pk=event.subject_id).first()
+    row = _allocation_of(event)
     if row is not None and row.workload_id is not None:
         workload_moved(request_id=row.request_id, actor=PART)
         progress_signal(row.node.pool_id)
@@ -46,9 +49,7 @@ def capacity_active(event: Event) -> None:
 
 def capacity_blocked(event: Event) -> None:
     """A new place that came to nothing and cannot be cleaned ends its workload's move as well."""
-    if event.subject_id is None:
-        return
-    row = Allocation.objects.select_related("node").filter(pk=event.subject_id).first()
+    row = _allocation_of(event)
     if row is None:
         return
     if row.workload_id is not None:

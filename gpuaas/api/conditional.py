@@ -58,7 +58,7 @@ def versions_asked(request: Request) -> frozenset[int] | None:
             'If-Match takes ETags in quotation marks, as in "3", or *.',
             errors=(FieldError("/If-Match", "invalid", "it is no list of ETags"),),
         )
-    return frozenset(int(ours[1]) for tag in tags if (ours := _OURS.fullmatch(weakened(tag))))
+    return frozenset(version for tag in tags if (version := version_in(tag)) is not None)
 
 
 def weakened(tag: str) -> str:

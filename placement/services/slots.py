@@ -58,9 +58,14 @@ def layout_of(slots: Iterable[Slot], topology: Mapping[str, Any]) -> tuple[str, 
             mask |= 1 << slot.index
     last = max(parts, default=-1)
     layout = "|".join(parts.get(k, "...") for k in range(last + 1))
+    return _as_reported(layout, slots, topology), mask
+
+
+def _as_reported(layout: str, slots: Iterable[Slot], topology: Mapping[str, Any]) -> str:
+    """The layout with what only a report tells: functions of one card, and links, read or not."""
     layout = with_cards(layout, _cards(slots, topology))
     layout = with_untold(layout, _untold(slots, topology))
-    return with_links(layout, _by_slot(slots, topology)), mask
+    return with_links(layout, _by_slot(slots, topology))
 
 
 def _tops(slots: Iterable[Slot], topology: Mapping[str, Any]) -> dict[str, str]:
@@ -129,9 +134,7 @@ def links_take(node: Node) -> None:
     """
     rows = Slot.objects.filter(node=node, index__lt=node.slot_count)
     slots = list(rows.exclude(state=SlotState.RETIRED))
-    layout = with_cards(node.layout, _cards(slots, node.topology))
-    layout = with_untold(layout, _untold(slots, node.topology))
-    layout = with_links(layout, _by_slot(slots, node.topology))
+    layout = _as_reported(node.layout, slots, node.topology)
     if layout != node.layout:
         node.layout, node.generation = layout, node.generation + 1
 

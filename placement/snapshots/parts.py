@@ -17,6 +17,7 @@ from placement.snapshots.places import (
     LOCK,
     ONE_DAY,
     OPEN_TO,
+    WITHIN,
     Target,
     params_of,
     read_place,
@@ -108,10 +109,9 @@ SELECT k.node_num FROM placement_cutslot k JOIN placement_node n ON n.id = k.nod
  WHERE k.pool_id = %(pool)s AND k.family_id = %(family)s AND k.cut = %(cut)s AND n.schedulable
    AND n.takes IN ('any', %(use)s::text)
    AND (k.cut = 'share' OR k.board = ANY (%(names)s::text[]))
-   AND (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
-   AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
-   AND (%(nodes)s::text[] = '{}' OR n.name = ANY (%(nodes)s))
    AND """
+    + WITHIN
+    + " AND "
     + ONE_DAY
     + """
  ORDER BY NOT ("""

@@ -27,11 +27,12 @@ NEVER_HERE: Final = (
     " AND c.tenant_id = ANY (%(never)s) AND c.state IN " + LIVE + ")"
 )
 """Whether somebody holds something on node ``n`` who is never placed beside the one that asks."""
-_WITHIN: Final = """
+WITHIN: Final = """
        (%(zones)s::text[] = '{}' OR n.zone = ANY (%(zones)s))
    AND (%(racks)s::text[] = '{}' OR n.rack = ANY (%(racks)s))
    AND (%(nodes)s::text[] = '{}' OR n.name = ANY (%(nodes)s))
 """
+"""Whether node ``n`` is in the places that are asked for."""
 OWN_HERE: Final = (
     "EXISTS (SELECT FROM placement_claim c WHERE c.node_num = n.num"
     " AND c.tenant_id = %(tenant)s AND c.state IN " + LIVE + ")"
@@ -71,7 +72,7 @@ FITS: Final = (
    AND (NOT %(nic)s::bool
         OR bit_count((n.free_mask & n.exclusive_mask)::bit(64)) >= %(slots)s::int)
    AND """
-    + _WITHIN
+    + WITHIN
     + """
    AND """
     + VERSIONS
@@ -108,7 +109,7 @@ _NEAREST: Final = (
     """
 SELECT n.num FROM placement_node n
  WHERE """
-    + _WITHIN
+    + WITHIN
     + """ AND n.pool_id = %(pool)s AND n.family_id = %(family)s AND n.schedulable
    AND n.slot_count >= %(slots)s::int AND n.takes IN ('any', %(use)s::text)
    AND (NOT %(nic)s::bool OR bit_count(n.exclusive_mask::bit(64)) >= %(slots)s::int)

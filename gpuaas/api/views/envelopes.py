@@ -71,7 +71,7 @@ def version_meant(
         rows = Envelope.objects.filter(tenant=tenant, resource_class__name=resource_class)
         found = rows.values_list("version", flat=True).first()
         # What is not there has no version; whoever names one has not seen that.
-        conditional.heed_version(request, found or 0)
+        conditional.require_version(request, found or 0)
         if confirm is not None:
             confirm()
 
